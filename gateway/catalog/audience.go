@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// audience is clients that see lists of their own: those of a class, those of a user, or a session.
-// These lie over what others see, in this order. It remembers what it saw last, so that what stays equal
-// is not made again.
+// audience is a group of clients with lists of their own: a class, a user's, or a session. These lie
+// over what others see, in this order. It remembers what it saw last, so that equal lists are not made
+// again.
 type audience struct {
 	mu        sync.Mutex // guards the fields below
 	base      *snapshot  // what others saw then; nil when the audience sees something new
@@ -23,8 +23,8 @@ type audience struct {
 	strangers *audience // see unknown
 }
 
-// over returns what the audience sees where others see base. own returns what upstreams show it, by
-// source; the rest of the state is that of base.
+// over returns the snapshot of the audience; others see base. own returns what upstreams show it,
+// by source; the rest of the state is that of base.
 func (a *audience) over(base *snapshot, own func() map[int]sourceState) *snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,7 +41,7 @@ func (a *audience) renew() {
 	a.base = nil
 }
 
-// unknown returns those of the audience of whom per-user upstreams have said nothing.
+// unknown returns the audience of users about which per-user upstreams have said nothing.
 func (a *audience) unknown() *audience {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *audience) unknown() *audience {
 }
 
 const (
-	// maxDeclared bounds how many spellings of capabilities are remembered.
+	// maxDeclared bounds the spellings of capabilities that are remembered.
 	maxDeclared = 256
 	// maxClasses bounds the classes of clients that see something else.
 	maxClasses = 256
@@ -60,7 +60,7 @@ const (
 
 // classAudiences are the audiences of classes of clients.
 type classAudiences struct {
-	everyone audience // where all see the same
+	everyone audience // for clients that all see the same
 
 	mu  sync.Mutex                        // guards all
 	all *simplelru.LRU[string, *audience] // by declared.sees
@@ -75,7 +75,7 @@ func newLRU[K comparable, V any](most int) *simplelru.LRU[K, V] {
 	return all
 }
 
-// of returns what clients with these capabilities see of a snapshot, and their audience.
+// of returns the snapshot of clients with these capabilities, and their audience.
 func (c *classAudiences) of(s *snapshot, caps mcp.Raw) (*snapshot, *audience) {
 	if !s.varies {
 		return s, &c.everyone
@@ -94,16 +94,16 @@ func (c *classAudiences) of(s *snapshot, caps mcp.Raw) (*snapshot, *audience) {
 	return a.over(s, func() map[int]sourceState { return s.shownTo(d.class) }), a
 }
 
-// declared is what clients with some capabilities are to a snapshot.
+// declared is the class of clients with some capabilities in a snapshot.
 type declared struct {
 	class string
 	sees  string // the same for all classes that see the same; "" for those that see what all see
-	// settled is when all upstreams were last told of such a client. All of them had been looked
-	// at as its class.
+	// settled is the time when all upstreams last heard of such a client. All of them had been
+	// looked at as its class.
 	settled time.Time
 }
 
-// declares returns what clients with these capabilities are. Only settled of it changes; mu guards that.
+// declares returns the class of clients with these capabilities. Only its field settled changes; mu guards that.
 func (s *snapshot) declares(caps mcp.Raw) *declared {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func (s *snapshot) shownTo(class string) map[int]sourceState {
 	return shown
 }
 
-// settled reports whether nothing has to be waited for or told for a client with these
-// capabilities.
+// settled reports whether upstreams have recently heard of a client with these capabilities, so
+// that its lists need no wait.
 func (s *snapshot) settled(caps mcp.Raw) bool {
 	d := s.declares(caps)
 	s.mu.Lock()
@@ -163,12 +163,12 @@ func (s *snapshot) settle(caps mcp.Raw) {
 }
 
 const (
-	// maxLooks bounds the classes of one upstream. Clients beyond that see what those see that
-	// declare nothing.
+	// maxLooks bounds the classes of one upstream. Clients beyond that see the lists of clients
+	// that declare nothing.
 	maxLooks = 16
-	// classIdle is how long a class keeps its place without a call.
+	// classIdle is the time after which a class without a call loses its place.
 	classIdle = 10 * time.Minute
-	// classRetry is how long an upstream that failed is not looked at again as a class.
+	// classRetry is the wait before an upstream that failed is looked at again as a class.
 	classRetry = 10 * time.Second
 )
 
@@ -184,7 +184,7 @@ func classOf(caps mcp.Raw) string {
 }
 
 // classTable has the classes of clients as which one upstream is looked at; declaresNothing only as long as
-// somebody waits for the first look as one that declares nothing. It is safe for concurrent use.
+// a caller waits for the first look as such a client. It is safe for concurrent use.
 type classTable struct {
 	wake chan struct{} // holds one value: there is a class to look at
 
@@ -205,8 +205,8 @@ func newClassTable() *classTable {
 	return &classTable{wake: make(chan struct{}, 1), all: make(map[string]*look)}
 }
 
-// want records that a client of a class calls. It returns what to wait for, nil for nothing.
-// A caller does not wait for a look that was too slow for another caller.
+// want records a call of a client of a class. It returns what to wait for, nil for nothing. A
+// caller does not wait for a look that was too slow for another caller.
 func (t *classTable) want(class string, known bool) (done <-chan struct{}) {
 	if class == declaresNothing && known {
 		return nil
@@ -264,7 +264,7 @@ func (t *classTable) stopWaiting(class string) {
 	}
 }
 
-// toLookAt returns the classes to look at: those for which somebody waits, or all.
+// toLookAt returns the classes to look at: those for which a caller waits, or all.
 func (t *classTable) toLookAt(all bool) (classes []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,16 +19,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// warmUp is how long after the start lists wait for upstreams that have not answered yet.
+// warmUp bounds the wait of lists, after the start, for upstreams that have not answered yet.
 const warmUp = 2 * time.Second
 
 // upstreamItems is the default of Source.Items.
 const upstreamItems = 20_000
 
-// atOnce is how many listeners are told of something at a time.
+// atOnce bounds the listeners that hear of a change at a time.
 const atOnce = 32
 
-// classWait is how long a list waits for the first look as the class of its client.
+// classWait bounds the wait of a list for the first look as the class of its client.
 const classWait = 2 * time.Second
 
 // Upstream is one MCP server as the catalog uses it. Handle takes original names and URIs
@@ -61,8 +61,8 @@ type Source struct {
 	// SkillDir says that the source is a directory of skills. It has no tools, so its
 	// skills name their dependencies upstream/name.
 	SkillDir bool
-	// Items is how many items each list of the upstream may have; 0 for the default. Further ones
-	// are left out.
+	// Items bounds the items of each list of the upstream; 0 for the default. Further ones are left
+	// out.
 	Items int
 	// SignInAt is the page where users sign in at the upstream with accounts of their own; "" for none.
 	SignInAt string
@@ -75,19 +75,17 @@ type Deps struct {
 	// each other's cursors and ids. An id is valid as long as its key.
 	Seal  *seal.Key
 	Tasks *seal.Key
-	// Views are the views whose callers see arranged lists, by name. Policy decides what they may
-	// use.
+	// Views arrange lists for their callers, by name. Policy decides what they may use.
 	Views map[string]*view.View
-	// PageSize is how many items a page has at most; 0 for the default.
+	// PageSize bounds the items of a page; 0 for the default.
 	PageSize int
-	// Changed is told when what an upstream offers to all has changed; nil for nobody. It must
-	// not block.
+	// Changed takes each change in what an upstream offers to all; nil for none. It must not block.
 	Changed func(Change)
-	// Turned is told when an upstream gets into another state, as its lists show it; nil for
-	// nobody. It must not block.
+	// Turned takes the new state of an upstream, as its lists show it; nil for none. It must not
+	// block.
 	Turned func(UpstreamView)
-	// Published is called when clients get other lists than before, also the first ones; nil for
-	// nobody. It must not block.
+	// Published is called when clients get new lists, also the first ones; nil for none. It must
+	// not block.
 	Published func()
 	// Keep stores where the lists of clients' own sessions differ, for a process that takes
 	// over such a session; nil for no such process.
@@ -102,7 +100,7 @@ type Catalog struct {
 	seal    *seal.Key
 	hub     hub
 
-	onChange  func(Change)       // nil for nobody
+	onChange  func(Change)       // nil for none
 	turned    func(UpstreamView) // likewise
 	published func()             // likewise
 
@@ -123,7 +121,7 @@ type Catalog struct {
 	warm    chan struct{} // closed when lists no longer have to wait
 	warmed  sync.Once
 	done    chan struct{} // closed when Run ends: long-lived calls end then
-	turns   chan struct{} // has one for each listener that is being told
+	turns   chan struct{} // has one for each listener that hears of a change now
 }
 
 // source is one upstream. One goroutine runs its watch, unless the source is per user.
@@ -134,7 +132,7 @@ type source struct {
 	users    *users // holds what it tells each user; nil unless it is per user
 	keeps    func() bool
 	changes  *changes      // what the upstream says has changed, for the watch
-	again    chan struct{} // holds one value: the watch is to begin anew
+	again    chan struct{} // holds one value: the watch is to begin again
 	byClass  bool
 	// hasSession is Source.HasSession.
 	hasSession func(context.Context, *mcp.Call) bool
@@ -147,7 +145,7 @@ type source struct {
 // callID replaces the id of a client's request in the calls of a watch.
 func (s *source) callID() string { return "catalog:" + s.naming.upstream }
 
-// told handles the upstream's notice of changes in a call of a caller.
+// told takes an upstream's notice of changes in a call of a caller.
 func (s *source) told(caller mcp.Caller, kinds kindSet) {
 	switch {
 	case kinds == 0:
@@ -287,7 +285,7 @@ func (c *Catalog) WaitFirst(ctx context.Context) {
 	}
 }
 
-// Refresh has everything of an upstream fetched again, now, even if it has just failed.
+// Refresh fetches all lists of an upstream again, now, even if it has just failed.
 func (c *Catalog) Refresh(upstream string) {
 	for _, s := range c.sources {
 		switch {
@@ -303,8 +301,8 @@ func (c *Catalog) Refresh(upstream string) {
 	}
 }
 
-// awaitClass waits a little until those upstreams that do not show the same to all clients
-// have been looked at as the client of a call.
+// awaitClass waits a little for the first look as the class of a call's client, at upstreams that
+// do not show the same to all.
 func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	s := c.snap.Load()
 	if !s.varies || s.settled(call.Caps) {
@@ -342,8 +340,8 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 	return nil
 }
 
-// common returns what the caller of a call sees, without what only its session shows, and the audience
-// that the caller is.
+// common returns the snapshot of a call's caller, without what only its session shows, and the
+// caller's audience.
 func (c *Catalog) common(call *mcp.Call) (*snapshot, *audience) {
 	if c.users == nil {
 		return c.classes.of(c.snap.Load(), call.Caps)
@@ -439,8 +437,8 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 	}
 }
 
-// inherited returns what the previous catalog knew of a source; false if there is nothing
-// usable. A source whose naming has changed inherits nothing.
+// inherited returns the state of a source in the previous catalog; false if there is nothing
+// usable. A source with a changed naming inherits nothing.
 //
 // After a reload, a catalog begins with what its predecessor knew, so that no list is empty
 // until the upstreams have answered again. Inherited lists are treated like those of an
@@ -455,7 +453,7 @@ func inherited(s *source, p *plan, before *Catalog) (sourceState, bool) {
 			continue
 		}
 		if s.naming.plain() && !maps.EqualFunc(p.tagged, before.plan.tagged, func(_, _ int) bool { return true }) {
-			break // a change in which of its URIs look like another upstream's
+			break // other URIs of it now look like another upstream's
 		}
 		state := states[was.index]
 		if s.byClass != was.byClass {
@@ -466,8 +464,8 @@ func inherited(s *source, p *plan, before *Catalog) (sourceState, bool) {
 	return sourceState{}, false
 }
 
-// remember records what each upstream offered in the previous catalog: its listeners
-// continue here, and are told of lists that come back.
+// remember records what each upstream offered in the previous catalog: its listeners continue here,
+// and hear of lists that come back.
 func (c *Catalog) remember(before *Catalog) {
 	if before == nil {
 		return

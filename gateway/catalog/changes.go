@@ -13,7 +13,7 @@ const (
 	// coalesce is the shortest time between two takes of changes: those that follow the first are
 	// gathered.
 	coalesce = 250 * time.Millisecond
-	// together is how long the first change waits for those that belong to it.
+	// together is the time for which the first change waits for others that belong to it.
 	together = 5 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ func (c *changes) add(kinds kindSet) {
 	}
 }
 
-// some is readable when there may be changes to take.
+// some returns a channel that is readable when there may be changes to take.
 func (c *changes) some() <-chan struct{} { return c.wake }
 
 // take waits until changes have had time to gather, and clears the flags. It returns none if ctx
@@ -74,7 +74,7 @@ type listener struct {
 	sees    visible
 	user    string   // mcp.Caller.User
 	session string   // Call.Session
-	own     *changes // what upstreams have told of the session's own lists, which are to be fetched
+	own     *changes // announced changes of the session's own lists, which are to be fetched
 
 	mu     sync.Mutex      // guards notify
 	notify func(mcp.Event) // Call.Notify; nil when it stops listening
@@ -143,7 +143,7 @@ func (h *hub) announceTo(source int, kinds kindSet, session string) {
 	})
 }
 
-// told reports that an upstream has told a client's own session there that lists have changed.
+// told reports that an upstream has announced changed lists in a client's own session there.
 func (h *hub) told(source int, kinds kindSet, session string) {
 	h.each(source, kinds, func(l *listener) {
 		if l.session == session {
@@ -166,8 +166,8 @@ func (h *hub) each(source int, kinds kindSet, fn func(*listener)) {
 	}
 }
 
-// publisher gathers what is to be published of each source. All that arrives while a snapshot is
-// made is in the next one, so that many upstreams which answer at the same time cost few snapshots.
+// publisher gathers the next state of each source. States that arrive while a snapshot is made are
+// in the next one, so that many upstreams which answer at the same time cost few snapshots.
 type publisher[S any] struct {
 	wake chan struct{} // holds one value: there is a batch
 

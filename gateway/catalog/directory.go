@@ -132,8 +132,8 @@ func (d directory) list() mcp.Raw {
 	return append(out, ']')
 }
 
-// askDirectory asks the upstream for all pages of a directory; its cursors stay here. The
-// whole result may be cached only as long, and as widely, as each page.
+// askDirectory asks the upstream for all pages of a directory; its cursors stay here. The whole
+// result may be cached no longer, and no more widely, than any page.
 func askDirectory(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	out := mcp.Raw{'['}
 	inside := s.naming.uri(native) + "/"

@@ -48,7 +48,7 @@ func (w *watch) findPlainSkills() bool {
 	from := w.state.lists[resources]
 	switch {
 	case offers.skills:
-		return !offers.announces.has(skills) // nothing else tells that they have changed
+		return !offers.announces.has(skills) // nothing else announces their changes
 	case from == nil:
 		return w.state.plainSkills
 	}
@@ -174,7 +174,7 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	w.lookAsEach(ctx, map[string]*sourceState{declaresNothing: bare}, w.s.classes.toLookAt(true), which)
 }
 
-// lookAsNew looks at the upstream as those classes for which somebody waits.
+// lookAsNew looks at the upstream as those classes for which a caller waits.
 func (w *watch) lookAsNew(ctx context.Context) {
 	if w.state.classes == nil {
 		w.showToAll()
@@ -183,7 +183,7 @@ func (w *watch) lookAsNew(ctx context.Context) {
 	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.classes.toLookAt(false), w.state.offers.kinds)
 }
 
-// lookAsEach adds to what is known of classes what some of them see now, and shows it.
+// lookAsEach looks at the upstream as some classes, adds the results to the known ones, and shows them.
 func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, each []string, which kindSet) {
 	failed := make(map[string]error)
 	for _, class := range each {
@@ -219,8 +219,8 @@ func (w *watch) lookAs(ctx context.Context, class string, which kindSet) (seen *
 		v = &watch{
 			c: w.c, s: w.s, as: w.as, counted: true, quiet: true,
 			show: func(sourceState) {},
-			// Some servers add tools in each new session and tell of it. What the gateway's
-			// own session is told counts.
+			// Some servers add tools in each new session and announce it. Only announcements in the
+			// gateway's own session count.
 			told: func(kindSet) {},
 		}
 		v.as.Caps = mcp.Raw(class)
@@ -250,7 +250,7 @@ func (w *watch) lookAs(ctx context.Context, class string, which kindSet) (seen *
 	return &own, same, nil
 }
 
-// shareAmong returns what a look has found: as another class sees it, if that is equal.
+// shareAmong returns the result of a look, or the equal one of another class.
 func (w *watch) shareAmong(known map[string]*sourceState, class string) *sourceState {
 	for other, state := range known {
 		if other != class && state != nil && w.state.share(state) {
@@ -261,7 +261,7 @@ func (w *watch) shareAmong(known map[string]*sourceState, class string) *sourceS
 	return &own
 }
 
-// showToAll shows all clients what the gateway sees.
+// showToAll shows the gateway's own lists to all clients.
 func (w *watch) showToAll() {
 	if w.state.classed() {
 		w.showClasses(nil)
@@ -269,8 +269,7 @@ func (w *watch) showToAll() {
 	w.s.classes.clear()
 }
 
-// showClasses makes what classes see visible to their clients, and tells listeners if that
-// has changed.
+// showClasses publishes the lists of classes to their clients, and tells listeners of changes.
 func (w *watch) showClasses(classes map[string]*sourceState) {
 	was := w.state
 	w.state.classes, w.state.halfSeen = classes, false

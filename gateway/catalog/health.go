@@ -35,7 +35,7 @@ func (s *sourceState) drop(k kind) {
 	}
 }
 
-// unlook forgets what classes of clients see of a source.
+// unlook forgets the lists of a source for classes of clients.
 func (k *sourceState) unlook(at *source) {
 	k.classes, k.halfSeen = nil, at.byClass && at.users == nil
 }
@@ -153,7 +153,7 @@ func (w *watch) publish() {
 	w.show(w.state)
 }
 
-// turn tells that the upstream got into another state; cut is what is behind a bound.
+// turn reports the upstream's new state; cut is what is behind a bound.
 func (w *watch) turn(cut []Withheld) {
 	if w.c.turned != nil && w.s.users == nil {
 		w.c.turned(UpstreamView{
@@ -163,7 +163,7 @@ func (w *watch) turn(cut []Withheld) {
 	}
 }
 
-// cut returns what the upstream lists beyond a bound.
+// cut returns the items that the upstream lists beyond a bound.
 func (k *sourceState) cut() (all []Withheld) {
 	for _, list := range k.lists {
 		if list != nil {
@@ -173,7 +173,7 @@ func (k *sourceState) cut() (all []Withheld) {
 	return all
 }
 
-// askEvery is how often calls may have an upstream asked for lists that are not there.
+// askEvery is the shortest time between two attempts of calls to fetch missing lists of an upstream.
 const askEvery = time.Second
 
 // asked is an attempt to fetch lists that calls wait for.
@@ -181,11 +181,11 @@ type asked struct {
 	mu      sync.Mutex // guards the fields below
 	last    time.Time
 	over    chan struct{} // closed when the attempt is over; nil for none
-	running bool          // an attempt is under way, whoever asked for it
+	running bool          // an attempt is under way, for any caller
 }
 
-// ask has everything of an upstream fetched now, unless that was tried within the last second, and
-// waits a little for it.
+// ask fetches all lists of an upstream now, unless that was tried within the last second, and waits
+// a little.
 func (s *source) ask(ctx context.Context) {
 	a := &s.asked
 	a.mu.Lock()
@@ -210,7 +210,7 @@ func (s *source) ask(ctx context.Context) {
 	}
 }
 
-// try says whether an attempt is under way.
+// try records whether an attempt is under way.
 func (s *source) try(running bool) {
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *source) try(running bool) {
 	}
 }
 
-// tellTried says that an attempt is over, and the first time that it was the first.
+// tellTried ends an attempt, and counts the source as heard from after the first one.
 func (w *watch) tellTried() {
 	w.s.try(false)
 	if !w.counted {

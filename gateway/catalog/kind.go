@@ -95,7 +95,7 @@ func setOf(all ...kind) (s kindSet) {
 	return s
 }
 
-// alike returns the kinds of what has names like this kind.
+// alike returns the kinds that share names with this kind.
 func (k kind) alike() kindSet {
 	if k == resources || k == templates {
 		return setOf(resources, templates)

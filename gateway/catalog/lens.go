@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Lens is what the caller of a call sees: the lists of all upstreams as its class of clients, its user
-// and its session see them, at its view. It never changes.
+// Lens shows what the caller of a call sees: the lists of all upstreams as its class of clients, its
+// user and its session see them, at its view. It never changes.
 type Lens struct {
 	*snapshot
 	c    *Catalog
@@ -30,7 +30,7 @@ func (c *Catalog) lens(call *mcp.Call) Lens {
 	return Lens{snapshot: c.sessions.over(base, of, call), c: c, call: call, view: c.plan.viewOf(call)}
 }
 
-// lensOf returns the lens that a call has, or else that of now.
+// lensOf returns the lens of a call, or else the current one.
 func (c *Catalog) lensOf(call *mcp.Call) Lens {
 	if l, ok := call.Lens.(*Lens); ok && l.c == c {
 		own := *l
@@ -45,7 +45,7 @@ func (l *Lens) Now() mcp.Lens { return l.c.For(l.call) }
 
 // Target implements mcp.Lens. For resources public is a URI or, as completions refer to them, a URI
 // template as listed; the id of a task stands for the tool that made it. A name with the prefix of an
-// upstream whose list is unknown still has a target, so that policy decides before anything about that
+// upstream with an unknown list still has a target, so that policy decides before anything about that
 // upstream is disclosed.
 func (l *Lens) Target(ctx context.Context, kind, public string) (to mcp.Target, ok bool) {
 	if kind == mcp.KindTask {
@@ -66,7 +66,7 @@ func (l *Lens) Target(ctx context.Context, kind, public string) (to mcp.Target, 
 func (l *Lens) Schema(ctx context.Context, public string) *mcp.Schema {
 	f := l.lookUp(mcp.KindTools, public)
 	if s := l.c.sources[f.source]; f.unlisted && s.users != nil {
-		_ = l.c.ask(ctx, l.call, s) // a schema is unknown, then
+		_ = l.c.ask(ctx, l.call, s) // on an error, the schema is unknown
 		now := l.c.lens(l.call)
 		f = now.lookUp(mcp.KindTools, public)
 	}
@@ -90,7 +90,7 @@ func (l *Lens) Structured(tool mcp.Target) bool {
 	return true
 }
 
-// found is what a public name stands for, as far as a lens can tell.
+// found is the item behind a public name, as far as a lens can tell.
 type found struct {
 	target
 	kind  kind
@@ -98,7 +98,7 @@ type found struct {
 	doubt doubt
 }
 
-// doubt says what may tell more about a name.
+// doubt is the set of sources that may tell more about a name.
 type doubt uint8
 
 const (
@@ -110,7 +110,7 @@ const (
 )
 
 // resolve finds a name. While there is doubt, it waits for what may tell more, as long as a list
-// would, and returns the lens of then.
+// would, and returns the lens after that.
 func (l Lens) resolve(ctx context.Context, policyKind, public string) (Lens, found) {
 	f := l.lookUp(policyKind, public)
 	if f.doubt == 0 {
@@ -177,7 +177,7 @@ func (l Lens) findName(k kind, public string) found {
 		f.doubt = ofClass | ofSession
 	case l.c.sources[f.source].users == nil:
 		f.doubt = warming
-	case mayBeClosed(public), k == skills: // policy has to know the original name or URI
+	case mayBeClosed(public), k == skills: // policy must know the original name or URI
 		f.doubt = ofSource
 	}
 	if shortens {
@@ -250,7 +250,7 @@ func (l Lens) findSkill(public string) found {
 	return f
 }
 
-// unsettled says what may tell which skills an upstream has, if that is not known.
+// unsettled returns what may tell which skills an upstream has, if that is not known.
 func (l Lens) unsettled(source int) doubt {
 	switch state := &l.states[source]; {
 	case state.heard && !state.lacks(skills) && !state.lacks(resources):
@@ -261,7 +261,7 @@ func (l Lens) unsettled(source int) doubt {
 	return warming | ofSource
 }
 
-// shownSources returns the upstreams of which the view may show something of a kind.
+// shownSources returns the upstreams that the view may show something of, for a kind.
 func (l Lens) shownSources(k kind) visible {
 	sees := make(visible, len(l.c.sources))
 	for i, s := range l.c.sources {
@@ -273,7 +273,7 @@ func (l Lens) shownSources(k kind) visible {
 // list returns a list as the view shows it.
 func (l Lens) list(k kind) *listing { return l.lists[k].in(l.view, k, l.plan) }
 
-// targetOf returns the target that policy decides on for what was found.
+// targetOf returns the target that policy decides on for a found item.
 func (c *Catalog) targetOf(f found) mcp.Target {
 	n := c.sources[f.source].naming
 	switch {
@@ -287,8 +287,8 @@ func (c *Catalog) targetOf(f found) mcp.Target {
 	return n.target(f.kind, f.native)
 }
 
-// ask has an upstream asked for what is not known of it: one per user on behalf of the caller of a call.
-// The error says why something may be missing.
+// ask asks an upstream for its unknown lists: a per-user one on behalf of the caller of a call. The
+// error says why something may be missing.
 func (c *Catalog) ask(ctx context.Context, call *mcp.Call, s *source) error {
 	if s.users != nil {
 		return s.users.fetch(ctx, call, s)
@@ -297,7 +297,7 @@ func (c *Catalog) ask(ctx context.Context, call *mcp.Call, s *source) error {
 	return nil
 }
 
-// unavailable is the answer for an item that may be on a list that did not come.
+// unavailable returns the answer for an item that may be on a list that did not come.
 func (c *Catalog) unavailable(s *source, k kind) error {
 	name := s.naming.upstream
 	if state := &c.snap.Load().states[s.index]; state.failure != "" && state.failed == failure.UpstreamDisabled {
@@ -350,8 +350,8 @@ func (c *Catalog) keepAny() bool {
 	return slices.ContainsFunc(c.sources, func(s *source) bool { return s.keeps() })
 }
 
-// keepsListened implements Keeps for subscriptions/listen, whose resources and tasks are
-// followed in sessions at the upstreams, and lists, which may change there.
+// keepsListened implements Keeps for subscriptions/listen: resources and tasks are followed in
+// sessions at the upstreams, and lists may change there.
 func (c *Catalog) keepsListened(call *mcp.Call) bool {
 	want, err := mcp.FilterOf(call.Params)
 	l := c.lens(call)
@@ -361,7 +361,7 @@ func (c *Catalog) keepsListened(call *mcp.Call) bool {
 }
 
 // awaitLists waits a little for upstreams that have not answered yet: right after the start, and for
-// those of which the caller of a call may know and that are asked on behalf of the caller.
+// per-user ones that the caller of a call may know of.
 func (c *Catalog) awaitLists(ctx context.Context, call *mcp.Call) error {
 	if err := c.wait(ctx); err != nil {
 		return err

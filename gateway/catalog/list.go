@@ -18,7 +18,7 @@ type listing struct {
 	expires    time.Time
 	private    bool
 	pages      []*mcp.List // without cursors
-	gone       []mcp.Item  // entries of upstreams whose lists were dropped, as they last were, and of other classes
+	gone       []mcp.Item  // last entries of dropped lists, and entries of other classes
 
 	mu    sync.Mutex // guards views
 	views map[*view.View]*listing
@@ -26,7 +26,7 @@ type listing struct {
 	kept  []string          // and those that the view could not shorten
 }
 
-// in returns the list as a view shows it; a nil view shows it as it is.
+// in returns the list as arranged by a view; a nil view changes nothing.
 func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	if v == nil {
 		return l

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// upstreamWait is how long upstreams have to acknowledge subscriptions.
+	// upstreamWait limits the time upstreams take to acknowledge subscriptions.
 	upstreamWait = 5 * time.Second
-	// turnWait is how long a listener waits for others that are told of something, and may read lists of
+	// turnWait bounds the wait of a listener for others that hear of a change, and may read lists of
 	// servers that hang.
 	turnWait = time.Second
 )
 
-// listen answers subscriptions/listen. Changes of lists come from our own watches, changes
-// of resources from one listen call to each upstream. It ends with ctx, or normally with
-// the catalog.
+// listen answers subscriptions/listen. Changes of lists come from the catalog's watches, changes of
+// resources from one listen call to each upstream. It ends with ctx, or normally with the catalog.
 func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	var l *subscription
 	var err error
@@ -32,8 +31,8 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	return l.tellAll()
 }
 
-// turn waits until few others are told of something, because a change concerns all listeners at the
-// same time. The caller ends it.
+// turn waits until few other listeners hear of a change, because a change concerns all at the same
+// time. The caller ends it.
 func (c *Catalog) turn() (end func()) {
 	end = func() { <-c.turns }
 	select {
@@ -55,7 +54,7 @@ func (c *Catalog) turn() (end func()) {
 type subscription struct {
 	c        *Catalog
 	call     *mcp.Call
-	want     mcp.Lists // the lists whose changes are reported
+	want     mcp.Lists // the lists to report changes of
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -173,7 +172,7 @@ func (l *subscription) tell(kinds kindSet) {
 	}
 }
 
-// follow tells the client what an upstream says of the session's tasks.
+// follow passes an upstream's news of the session's tasks to the client.
 func (l *subscription) follow(s *source) {
 	ctx, call := l.ctx, l.call
 	inner := call.Clone()
@@ -227,8 +226,7 @@ func (c *Catalog) HearMessage(upstream, session string, e mcp.Event) {
 	}
 }
 
-// Arrived says that a client's session has come to this process, and that another one may have
-// owned it.
+// Arrived records that a client's session has come to this process; another one may have owned it.
 func (c *Catalog) Arrived(session string) { c.sessions.arrived(session) }
 
 // offeredBefore returns the kinds that the upstreams which a caller may know of offered in
@@ -242,8 +240,8 @@ func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet
 	return all
 }
 
-// SignedIn says that a user has signed in at an upstream or out of it: its lists are asked for again
-// when the user calls, and clients of the user that listen hear that they should look.
+// SignedIn records that a user has signed in or out at an upstream: its lists are asked for again
+// when the user calls, and listening clients of the user hear that they should look.
 func (c *Catalog) SignedIn(upstream string, caller *mcp.Caller) {
 	if c.users == nil {
 		return

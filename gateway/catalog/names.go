@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 )
 
-// hashDigits is how many hex digits end a name that differs from its original.
+// hashDigits is the number of hex digits at the end of a name that differs from its original.
 const hashDigits = 6
 
 var (
@@ -24,12 +24,11 @@ var (
 	errMixed  = errors.New("the name has a word that mixes letters that look alike")
 )
 
-// plan is what the configuration determines: the upstreams in their order, and the naming
-// of each.
+// plan holds the upstreams in the order of the configuration, and the naming of each.
 type plan struct {
 	cfg      Config
 	namings  []naming
-	tagged   map[string]int // upstreams whose names appear in their URIs
+	tagged   map[string]int // upstreams with names that appear in their URIs
 	private  bool           // some upstream is per user, so every list differs by user
 	prefixes map[string]int // the first upstream with each prefix
 	lengths  []int          // of the prefixes, each once, the longest first
@@ -37,7 +36,7 @@ type plan struct {
 	views    map[string]*view.View // by name
 }
 
-// index fills in what is found from the namings.
+// index fills in the prefixes and their lengths from the namings.
 func (p *plan) index() {
 	p.prefixes = make(map[string]int)
 	for i, n := range p.namings {
@@ -52,13 +51,13 @@ func (p *plan) index() {
 	slices.Reverse(p.lengths)
 }
 
-// viewOf returns the view at whose endpoint a call was made, nil for none.
+// viewOf returns the view with the endpoint of a call, nil for none.
 func (p *plan) viewOf(call *mcp.Call) *view.View { return p.views[call.Caller.View] }
 
-// owner returns which upstream a public name belongs to. A name of a tool, prompt or skill
-// belongs to the upstream with the longest prefix that the name begins with, whether that
-// upstream has it or not, so that no other can take its place while it is down. URIs are
-// told apart before (see publicName).
+// owner returns the upstream that a public name belongs to. A name of a tool, prompt or skill
+// belongs to the upstream with the longest prefix that the name begins with, whether that upstream
+// has it or not, so that no other can take its place while it is down. URIs are distinguished
+// before (see publicName).
 func (p *plan) owner(k kind, public string, has int) int {
 	if k != tools && k != prompts && k != skills {
 		return has
@@ -271,8 +270,8 @@ const (
 	maxOwnInstructions = 4 << 10
 )
 
-// Config says how names of different upstreams are told apart. The zero Config is the
-// default. A reload with other values renames: clients are told that the lists changed.
+// Config says how names of different upstreams are distinguished. The zero Config is the default. A
+// reload with other values renames items: clients hear that the lists changed.
 type Config struct {
 	// Separator stands between an upstream's name and the name of a tool or prompt, if the
 	// upstream has no prefix of its own. At most 8 of A-Z a-z 0-9 _ -. Default "__".
@@ -286,7 +285,7 @@ type Config struct {
 	Instructions string `yaml:"instructions"`
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports all mistakes in the configuration.
 func (c Config) Validate() error {
 	var found problems.List
 	found.When(len(c.Separator) > maxSeparator || !nameSafe(c.Separator),

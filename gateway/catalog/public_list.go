@@ -49,7 +49,7 @@ type Withheld struct {
 	List   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
 	Name   string // the upstream's name for it; "" for what is behind a bound
 	Reason string
-	Behind int // how many items are behind the bound, as far as they were counted
+	Behind int // number of items behind the bound, as far as they were counted
 }
 
 // fetched is one list of one upstream as received.
@@ -62,8 +62,8 @@ type fetched struct {
 	cut     string // why the list is incomplete, "" if it is complete
 }
 
-// newPublicList gives the items of a list their public names and leaves out items that must
-// not be shown. tagged are the upstreams whose names appear in URIs.
+// newPublicList gives the items of a list their public names and leaves out items that must not be
+// shown. tagged are the upstreams with names that appear in URIs.
 func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 	s := &publicList{offered: true, expires: list.expires, private: list.private}
 	if k == skills {
@@ -173,7 +173,7 @@ func (e *entry) readSchema() {
 
 var sumSeed = maphash.MakeSeed()
 
-// checksum tells lists apart that show clients something else. It is valid only within this
+// checksum distinguishes lists that show clients something else. It is valid only within this
 // process, and 0 for a list that never came.
 func (s *publicList) checksum() uint64 {
 	if s == nil {
@@ -282,10 +282,10 @@ const (
 	mustTask                    // only as a task
 )
 
-// withTasks sets for each tool how it may run, and tells clients what they can use. A tool
-// that runs only as a task can be called either way, since the gateway otherwise makes the
-// task and waits for it. offered says that the upstream has tasks of 2025-11-25; without
-// them, what it says of its tools' tasks is void.
+// withTasks sets for each tool how it may run, and tells clients what they can use. A tool that
+// runs only as a task can be called either way, since the gateway otherwise makes the task and
+// waits for it. offered says that the upstream has tasks of 2025-11-25; without them, its words
+// about its tools' tasks do not count.
 func (s *publicList) withTasks(offered bool) *publicList {
 	for i := range s.entries {
 		e := &s.entries[i]

@@ -158,7 +158,7 @@ func (n naming) meta(meta mcp.Raw) mcp.Raw {
 	})
 }
 
-// member changes one member of an object whose value is a URI.
+// member changes one member of an object, a URI.
 func (n naming) member(object mcp.Raw, member string) mcp.Raw {
 	if !object.IsObject() {
 		return object
@@ -180,7 +180,7 @@ func (n naming) text(value mcp.Raw) mcp.Raw {
 }
 
 // event returns an event of a call in the form for clients; false if they would refuse it. The
-// logger's name says which upstream speaks.
+// logger's name begins with the upstream's.
 func (n naming) event(e mcp.Event) (mcp.Event, bool) {
 	var err error
 	if e.Params, err = fit.Event(e.Method, e.Params); err != nil {
@@ -270,8 +270,8 @@ func endsURI(text []byte, i int) bool {
 	return i >= 3 && text[i-1]|0x20 == 'i' && text[i-2]|0x20 == 'r' && text[i-3]|0x20 == 'u'
 }
 
-// taskReply returns what an upstream says of a task in the form for the client: under the
-// id that the client used, and with public URIs.
+// taskReply returns an upstream's reply about a task in the form for the client: under the id that
+// the client used, and with public URIs.
 func (n naming) taskReply(call *mcp.Call, r *mcp.Reply) *mcp.Reply {
 	switch {
 	case r == nil:
@@ -377,7 +377,7 @@ func inWord(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c >= 0x80
 }
 
-// related records in _meta which task a message belongs to (2025-11-25
+// related records in _meta the task that a message belongs to (2025-11-25
 // basic/utilities/tasks#related-task-metadata).
 func related(object mcp.Raw, public string) mcp.Raw {
 	meta, _ := object.Member("_meta")

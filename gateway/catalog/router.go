@@ -16,7 +16,7 @@ import (
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	l := c.lensOf(call)
 	k, isList := kindOf(call.Method)
-	if isList { // its stage may have begun long ago
+	if isList { // the lens of the call may be old
 		l = c.lens(call)
 	}
 	if k, ok := kindNeeded(call.Method); ok && !l.whole.offers.kinds.has(k) {
@@ -76,7 +76,7 @@ func (l Lens) route(ctx context.Context) (Lens, found, error) {
 	return l, f, c.unavailable(s, f.kind)
 }
 
-// routeURI is route for what can be read, which a template cannot.
+// routeURI is route for a URI that can be read, which a template cannot.
 func (l Lens) routeURI(ctx context.Context) (Lens, found, error) {
 	l, f, err := l.route(ctx)
 	if err == nil && f.kind == templates {
@@ -85,8 +85,8 @@ func (l Lens) routeURI(ctx context.Context) (Lens, found, error) {
 	return l, f, err
 }
 
-// check refuses a call whose name was not found, or whose target differs from the one that
-// policy decided on.
+// check refuses a call if its name was not found, or its target differs from the one that policy
+// decided on.
 func (l Lens) check(ctx context.Context, f found) error {
 	if f.ok && l.call.Target == l.c.targetOf(f) {
 		return nil
@@ -158,8 +158,8 @@ func (l Lens) complete(ctx context.Context) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: result}, nil
 }
 
-// skill routes skills/get. A URI may name an unlisted skill: a server answers for all its
-// skills (SEP-2640, Retrieval).
+// skill answers skills/get. A URI may name an unlisted skill: a server answers for all its skills
+// (SEP-2640, Retrieval).
 func (l Lens) skill(ctx context.Context) (*mcp.Reply, error) {
 	call := l.call
 	_, byURI := mcp.SkillKey(call.Params)
@@ -213,8 +213,7 @@ func forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mc
 	inner := call.Clone()
 	inner.Name = native
 	inner.Notify = func(e mcp.Event) {
-		// Changes of lists are for our own watch; clients are told of them when they
-		// listen.
+		// Changes of lists are for the source's watch; clients hear of them when they listen.
 		if kinds := changedBy(e.Method); kinds != 0 {
 			s.told(call.Caller, kinds)
 			return
@@ -230,8 +229,8 @@ func forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mc
 	return s.naming.reply(call.Method, reply), nil
 }
 
-// checkParams compares the headers of a call with its arguments, by the schema that we list
-// (2026-07-28 basic/transports/streamable-http#server-behavior-for-custom-headers). It
+// checkParams compares the headers of a call with its arguments, by the schema that the gateway
+// lists (2026-07-28 basic/transports/streamable-http#server-behavior-for-custom-headers). It
 // ignores headers that the schema does not define.
 func checkParams(params []param, call *mcp.Call) error {
 	if call.ParamHeaders == nil || len(params) == 0 {

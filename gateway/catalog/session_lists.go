@@ -32,17 +32,17 @@ const (
 	maxDifference = 1 << 20
 	// maxLaid bounds the audiences of sessions that are remembered.
 	maxLaid = 32
-	// keptLists is the name under which a session's upstreams with differences are kept.
+	// keptLists is the name under which the keeper stores a session's upstreams with differences.
 	keptLists = "lists"
 )
 
-// Keeper stores what outlives this process of clients' sessions; see upstream.Keeper.
+// Keeper stores values of clients' sessions that outlive this process; see upstream.Keeper.
 type Keeper interface {
 	Load(ctx context.Context, session, name string) ([]byte, error)
 	Save(ctx context.Context, session, name string, value []byte) error
 }
 
-// difference is how a list of a session differs from that of its client's snapshot.
+// difference is the difference between a list of a session and that of its client's snapshot.
 type difference struct {
 	plan    *plan
 	from    uint64            // the checksum of the list from which it differs
@@ -123,8 +123,8 @@ func (d *difference) tooLarge() bool {
 	return len(d.more)+len(d.gone) > maxDiffering || d.size > maxDifference
 }
 
-// onlyRoots is what remains of a difference in skills that is too large: they are not shown, but it
-// is known whose their files are. It is nil if that is nothing, or too large, too.
+// onlyRoots returns the rest of a difference in skills that is too large: they are not shown, but
+// the owners of their files stay known. It is nil if that is nothing, or too large, too.
 func (d *difference) onlyRoots() *difference {
 	d.more, d.gone = nil, nil
 	if d.measure(); len(d.roots) == 0 || d.tooLarge() {
@@ -204,7 +204,7 @@ func (o *sessions) over(base *snapshot, others *audience, call *mcp.Call) *snaps
 	return a.over(base, func() map[int]sourceState { return o.shownTo(base, shown) })
 }
 
-// shownTo returns what upstreams show to a session, by source, as far as this catalog can tell.
+// shownTo returns the lists of upstreams for a session, by source, as far as this catalog can tell.
 func (o *sessions) shownTo(base *snapshot, shown *shownLists) map[int]sourceState {
 	own := make(map[int]sourceState)
 	for upstream, differ := range shown.at {
@@ -242,15 +242,14 @@ func (o *sessions) hear(upstream string, news mcp.SessionLists) {
 	}
 }
 
-// arrived says that a client's session has come to this process, and that another one may have
-// owned it.
+// arrived records that a client's session has come to this process; another one may have owned it.
 func (o *sessions) arrived(session string) {
 	if o.keep != nil {
 		o.table.arrive(session)
 	}
 }
 
-// announceLost tells sessions what they no longer show.
+// announceLost tells sessions of the lists that they no longer show.
 func (o *sessions) announceLost(all []lostLists) {
 	for _, lost := range all {
 		if at := o.sourceOf(lost.upstream); at >= 0 {
@@ -259,14 +258,14 @@ func (o *sessions) announceLost(all []lostLists) {
 	}
 }
 
-// renew fetches those lists of the call's session that are wanted and outdated. Its listeners
-// are told what looks different, unless that is only what the call lists, and the server has
-// told nobody. later says that a server has failed, and should be asked again.
+// renew fetches those lists of the call's session that are wanted and outdated. Its listeners hear
+// what looks different, unless that is only what the call lists, and the server has not announced
+// it. later says that a server has failed, and should be asked again.
 func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, lists bool) (later bool) {
 	if call.Session == "" {
 		return false
 	}
-	if want&setOf(resources, templates, skills) != 0 { // skills tell whose files the others are
+	if want&setOf(resources, templates, skills) != 0 { // skills determine which resources are their files
 		want |= setOf(resources, skills)
 	}
 	o.recall(ctx, call.Session)
@@ -290,8 +289,8 @@ func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, list
 	return later
 }
 
-// outdated returns which of the wanted lists of the call's session have to be fetched, by
-// upstream: those of which there is news, and those that differ from a list that has changed.
+// outdated returns the wanted lists of the call's session that have to be fetched, by upstream:
+// those with news, and those that differ from a list that has changed.
 func (o *sessions) outdated(call *mcp.Call, want kindSet) (due map[string]kindSet, later bool) {
 	due, failed := o.table.outdated(call.Session)
 	if shown := o.table.shown(call.Session); shown != nil {
@@ -355,7 +354,7 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 				own[k].withTasks(base.offers.coreTasks)
 			}
 			d := differenceOf(o.c.plan, base.lists[k], own[k])
-			cut := k == skills && list.cut != "" // it is not known whose files the others are
+			cut := k == skills && list.cut != "" // it is not known which resources are files of skills
 			if d != nil && (cut || d.tooLarge()) {
 				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
 					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()),
@@ -384,8 +383,8 @@ func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which k
 
 // withSkills adds to lists that may have changed those that may have changed with them. Where a
 // server does not say that it has skills, its resources reveal them. Resources are never fetched
-// without the skills: else the files of a skill that only the session has, of which nobody has
-// told or which was dropped because of a bound, would pass for other resources.
+// without the skills: else the files of a skill that only the session has, which was not announced
+// or was dropped because of a bound, would pass for other resources.
 func withSkills(which kindSet, of offers) kindSet {
 	switch {
 	case which&setOf(resources, templates, skills) == 0:
@@ -397,8 +396,8 @@ func withSkills(which kindSet, of offers) kindSet {
 	return which
 }
 
-// mayDiffer reports whether a list of a session has to be compared with what all see of the
-// server. Skills that only resources reveal are read only if these are not the same for all.
+// mayDiffer reports whether a list of a session has to be compared with the server's list for all.
+// Skills that only resources reveal are read only if these are not the same for all.
 func mayDiffer(k kind, base *sourceState, own *publicList) bool {
 	if k != skills || base.offers.skills {
 		return base.offers.kinds.has(k)
@@ -412,9 +411,9 @@ func mayDiffer(k kind, base *sourceState, own *publicList) bool {
 		slices.ContainsFunc(ours, func(e entry) bool { return e.native == mcp.SkillIndex })) // which may name others
 }
 
-// A process that takes over a session is told where its lists differ, and fetches them there.
+// A process that takes over a session learns from the Keeper where its lists differ, and fetches them there.
 
-// keepUpstreams keeps where a session differs, if that has changed.
+// keepUpstreams stores the upstreams where a session differs, if these have changed.
 func (o *sessions) keepUpstreams(ctx context.Context, session string, before []string) {
 	now := o.table.shown(session).upstreams()
 	if o.keep == nil || slices.Equal(now, before) {
@@ -429,8 +428,7 @@ func (o *sessions) keepUpstreams(ctx context.Context, session string, before []s
 	}
 }
 
-// recall makes the lists of a session outdated that has come from another process, where they
-// differed there.
+// recall marks lists of a session from another process as outdated where they differed there.
 func (o *sessions) recall(ctx context.Context, session string) {
 	if o.keep == nil || !o.table.hasArrived(session) {
 		return

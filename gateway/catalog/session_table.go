@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// maxSessions bounds the sessions of which something is known, and maxSessionBytes their differences
-	// together. Beyond either, the session whose client called longest ago falls back to the
-	// lists that all clients see, until its server has news of it again.
+	// maxSessions bounds the sessions in the table, and maxSessionBytes their differences together.
+	// Beyond either, the session with the oldest last call falls back to the lists that all clients see,
+	// until its server has news of it again.
 	maxSessions     = 10_000
 	maxSessionBytes = 64 << 20
-	// retrySession is how long a server that failed is not asked again for a session's lists.
+	// retrySession is the wait before a server that failed is asked again for a session's lists.
 	retrySession = 10 * time.Second
 )
 
-// sessionTable is what is known of clients' own sessions at servers, by Call.Session. It is safe for
+// sessionTable holds the lists of clients' own sessions at servers, by Call.Session. It is safe for
 // concurrent use. A server may add a tool to one session, and may tell that session of it. Lists of a
 // session are outdated when
 //
 //   - the server has told the session that they have changed;
 //   - a stream was lost on which the server may have told it: the lists that it would tell of;
-//   - a call of a tool was answered, and the server would not tell, or nothing would hear it: the
+//   - a call of a tool was answered, and the server would not tell, or no stream would carry it: the
 //     lists that the server would not tell of. But if the last fetches after calls of that tool
 //     have shown nothing new (patience), only after every second of its calls, then after every
 //     fourth, and so on (mostSkipped).
 //
-// They are fetched in that session when its client lists, calls a name that is unknown, or listens and
-// was told.
+// They are fetched in that session when its client lists, calls an unknown name, or listens and heard
+// of a change.
 type sessionTable struct {
 	known atomic.Int64 // the length of all, for calls that need nothing else
 
@@ -43,11 +43,11 @@ type sessionTable struct {
 	all    *simplelru.LRU[string, *sessionLists]
 	bytes  int // of all differences
 	tools  *simplelru.LRU[calledTool, *followUp]
-	moved  *simplelru.LRU[string, struct{}] // sessions of which another process may have known something
+	moved  *simplelru.LRU[string, struct{}] // sessions that another process may have had lists of
 	losses []lostLists                      // by eviction, since the last look
 }
 
-// sessionLists is what is known of one session.
+// sessionLists are the lists of one session.
 type sessionLists struct {
 	at    map[string]*ownLists // by upstream
 	shown *shownLists          // nil for nothing
@@ -59,7 +59,7 @@ type sessionLists struct {
 type ownLists struct {
 	at       string    // see mcp.SessionLists
 	outdated kindSet   // to be fetched
-	told     kindSet   // those of them of which the server has told
+	told     kindSet   // those of them that the server has announced
 	tools    []string  // those that made them outdated when they were called
 	retry    time.Time // not before
 	differ   ownDifference
@@ -84,7 +84,7 @@ type shownLists struct {
 	at  map[string]ownDifference // by upstream
 }
 
-// lostLists is what one session no longer shows of an upstream.
+// lostLists are the lists of an upstream that one session no longer shows.
 type lostLists struct {
 	session, upstream string
 	kinds             kindSet
@@ -151,7 +151,7 @@ func (t *sessionTable) listsOf(key, upstream string) *ownLists {
 	return l
 }
 
-// lost returns what was evicted since it was called last. mu is held.
+// lost returns the evicted lists since its last call. mu is held.
 func (t *sessionTable) lost() []lostLists {
 	lost := t.losses
 	t.losses = nil
@@ -168,7 +168,7 @@ func (t *sessionTable) remove(key string, s *sessionLists, upstream string) (los
 	return lost
 }
 
-// update brings up to date what a session shows, and forgets it if that is nothing. mu is held.
+// update brings the shown lists of a session up to date, and forgets the session if there are none. mu is held.
 func (t *sessionTable) update(key string, s *sessionLists) {
 	t.bytes -= s.bytes
 	s.shown, s.bytes = nil, 0
@@ -200,7 +200,7 @@ func (t *sessionTable) update(key string, s *sessionLists) {
 	t.known.Store(int64(t.all.Len()))
 }
 
-// shown returns how a session differs, nil for not at all. It counts as a call of its client.
+// shown returns the differences of a session, nil for none. It counts as a call of its client.
 func (t *sessionTable) shown(key string) *shownLists {
 	if key == "" || t.known.Load() == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (t *sessionTable) shown(key string) *shownLists {
 	return nil
 }
 
-// differsAt returns the upstreams at which the lists of a session differ. It is no call of its client.
+// differsAt returns the upstreams at which the lists of a session differ. It does not count as a call of its client.
 func (t *sessionTable) differsAt(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -250,8 +250,8 @@ func (t *sessionTable) outdated(key string) (due map[string]kindSet, later []str
 	return due, later
 }
 
-// busy returns what the only caller who fetches lists of a session holds a value of; nil if there is
-// nothing to fetch.
+// busy returns the channel that the only fetch of a session's lists holds a value of; nil if there
+// is nothing to fetch.
 func (t *sessionTable) busy(key string) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,7 +265,7 @@ func (t *sessionTable) busy(key string) chan struct{} {
 // the lists outdated again.
 type sessionFetch struct {
 	key, upstream string
-	kinds, told   kindSet // told are those of which the server has told that they have changed
+	kinds, told   kindSet // told are those that the server has announced as changed
 	tools         []string
 }
 
@@ -328,8 +328,7 @@ func (t *sessionTable) forget(key, upstream string) []lostLists {
 	return t.remove(key, s, upstream)
 }
 
-// arrive says that a session has come here, and that another process may have known something
-// of it.
+// arrive records that a session has come here; another process may have had lists of it.
 func (t *sessionTable) arrive(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -362,12 +361,12 @@ func (s *shownLists) upstreams() []string {
 const (
 	// mostTools bounds the tools that are remembered between two fetches of a session.
 	mostTools = 16
-	// patience is how many fetches after calls of a tool may show nothing new, in a row, before
+	// patience bounds the fetches after calls of a tool that show nothing new, in a row, before
 	// some of its calls are no longer followed by one. A tool after which something was new once
 	// gets patienceOnce.
 	patience     = 3
 	patienceOnce = 32
-	// mostSkipped bounds how many calls of a tool, over all sessions, are not followed by a
+	// mostSkipped bounds the calls of a tool, over all sessions, between two that are followed by a
 	// fetch.
 	mostSkipped = 63
 )
@@ -375,10 +374,10 @@ const (
 // calledTool is a tool of an upstream, by its own name.
 type calledTool struct{ upstream, name string }
 
-// followUp is what the fetches after calls of a tool have shown.
+// followUp records the results of fetches after calls of a tool.
 type followUp struct {
 	once    bool // something was new after one of them
-	equal   int  // how many in a row have shown nothing new
+	equal   int  // number in a row that have shown nothing new
 	skipped int  // calls without a fetch since the last one
 }
 

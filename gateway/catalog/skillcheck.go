@@ -42,8 +42,8 @@ func within(name string, most int) fit.Member {
 	}, fmt.Sprintf("is no text of 1 to %d characters", most))
 }
 
-// checkFrontmatter checks frontmatter, which clients compare with that of the file: it is left as it
-// is. directory is the name of the skill's directory.
+// checkFrontmatter checks frontmatter without changing it: clients compare it with that of the file.
+// directory is the name of the skill's directory.
 func checkFrontmatter(raw mcp.Raw, directory string) error {
 	if raw.IsNull() {
 		return errors.New("it has no frontmatter")
@@ -74,8 +74,8 @@ func checkFrontmatter(raw mcp.Raw, directory string) error {
 	return err
 }
 
-// checkFiles checks the files of a record (skills extension, Resources). The record must
-// have all of them, or say that it does not. root is the URI of the skill's directory.
+// checkFiles checks the files of a record (skills extension, Resources). The record must have all
+// files, or say that it does not. root is the URI of the skill's directory.
 func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	switch {
 	case files.Text() == "dynamic":
@@ -126,5 +126,5 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	return true, nil
 }
 
-// clipName bounds how much of an upstream's text is repeated.
+// clipName shortens an upstream's text before it is repeated.
 func clipName(name string) string { return name[:min(len(name), 80)] }

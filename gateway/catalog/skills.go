@@ -24,17 +24,17 @@ const (
 	maxSkillList = 16 << 20
 )
 
-// skillEntry is what is known of a listed skill in addition to its item.
+// skillEntry holds the facts about a listed skill beside its item.
 type skillEntry struct {
 	uri       string // of its SKILL.md, the original
 	key       string // the same for all spellings of its public URI
 	arguments []string
 	complete  bool     // all its files are known
-	unknown   []string // dependencies that are on no list, in words
+	unknown   []string // dependencies that are on no list, as texts
 	needs     needs
 }
 
-// size is the memory that it takes, in bytes.
+// size returns the memory of the entry, in bytes.
 func (s *skillEntry) size() int {
 	size := len(s.uri) + len(s.key)
 	for _, names := range [][]string{s.arguments, s.unknown, s.needs.tools, s.needs.prompts, s.needs.resources} {
@@ -219,8 +219,8 @@ func (s *snapshot) unlistedNeeds(e entry) (unlisted []Withheld) {
 	return unlisted
 }
 
-// withoutUnlisted returns the record of a skill without the tools and prompts that no
-// upstream lists. The record thus changes when those come or go, and listeners are told.
+// withoutUnlisted returns the record of a skill without the tools and prompts that no upstream
+// lists. The record thus changes when those come or go, and listeners hear of it.
 func (s *snapshot) withoutUnlisted(e entry) mcp.Raw {
 	unlisted := func(k kind, names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return !s.mayBe(k, name) })
@@ -302,9 +302,9 @@ func (k *sourceState) lacks(which kind) bool {
 	return k.offers.kinds.has(which) && k.lists[which] == nil
 }
 
-// skillOf returns the key of the skill that an original URI belongs to, "" for none.
-// certain is false if that is unknown, so that nobody may have the URI: because the skills
-// are not known, or because of the URI's spelling.
+// skillOf returns the key of the skill that an original URI belongs to, "" for none. certain is
+// false if that is unknown, so that no caller may have the URI: because the skills are not known,
+// or because of the URI's spelling.
 func (k *sourceState) skillOf(native string) (key string, certain bool) {
 	from := k.lists[skills]
 	open := !k.heard || k.lacks(resources) // the resources may include skills

@@ -20,7 +20,7 @@ import (
 // the first page.
 const pageSize = 2000
 
-// target is what a public name leads to.
+// target is the item behind a public name.
 type target struct {
 	source int
 	native string
@@ -29,7 +29,7 @@ type target struct {
 	schema *mcp.Schema // of a tool
 	task   taskSupport
 	skill  skillTarget // of skills, and of their files
-	// unlisted: the upstream has the name's prefix, but no list that could tell.
+	// unlisted says that the upstream has the name's prefix, but no list that could tell.
 	unlisted bool
 }
 
@@ -38,7 +38,7 @@ type target struct {
 type snapshot struct {
 	plan   *plan
 	states []sourceState // as the audience sees them
-	known  []knownLists  // what any audience of this one's clients sees, by source
+	known  []knownLists  // all lists that any audience of these clients sees, by source
 	varies bool          // some upstream does not show the same to all clients
 	whole  *summary      // for callers who see all upstreams
 	lists  [kinds]*listing
@@ -50,7 +50,7 @@ type snapshot struct {
 	declared  map[string]*declared // by capabilities as the client wrote them
 }
 
-// knownLists are all lists of a source that clients of some audience see, each once.
+// knownLists holds the lists of a source that clients of some audience see, each once.
 type knownLists [kinds][]*publicList
 
 // with returns the lists with those of a further audience.
@@ -63,14 +63,14 @@ func (l knownLists) with(own *[kinds]*publicList) knownLists {
 	return l
 }
 
-// table is what a merged list says beside its items. Immutable.
+// table holds what a merged list tells beside its items. Immutable.
 type table struct {
 	names    map[string]target // of tools, prompts and skills
 	counts   []int             // of listed items, by upstream
 	withheld [][]Withheld      // by upstream
 }
 
-// build makes the snapshot of what the upstreams last said. It depends on nothing else;
+// build makes the snapshot of the last states of the upstreams. It depends on nothing else;
 // previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 	known := make([]knownLists, len(states))
@@ -96,8 +96,8 @@ func (s *snapshot) seeing(own map[int]sourceState, previous *snapshot) *snapshot
 	return merge(s.plan, states, known, s, previous)
 }
 
-// merge makes a snapshot. It takes over what other snapshots, which may be nil, have made of the same, and
-// equal lists.
+// merge makes a snapshot. It reuses lists that other snapshots, which may be nil, have made of the same
+// states, and equal lists.
 func merge(p *plan, states []sourceState, known []knownLists, others ...*snapshot) *snapshot {
 	s := &snapshot{plan: p, states: states, known: known, whole: newSummary(p, states, nil, nil, nil, "")}
 	indexed := false
@@ -132,9 +132,9 @@ func merge(p *plan, states []sourceState, known []knownLists, others ...*snapsho
 	return s
 }
 
-// madeAs returns the kinds of which another snapshot made its list of the same, and whether it did so
-// with its index of URIs. A list of skills tells which tools and prompts of theirs are listed, and it
-// decides which resources are theirs.
+// madeAs returns the kinds that another snapshot made from the same lists, and whether its index of
+// URIs is from the same, too. A list of skills tells which tools and prompts of theirs are listed,
+// and it decides which resources are theirs.
 func (s *snapshot) madeAs(other *snapshot) (same kindSet, uris bool) {
 	equal, offered := everyKind, true
 	for i := range s.states {
@@ -162,13 +162,13 @@ func (s *snapshot) madeAs(other *snapshot) (same kindSet, uris bool) {
 	return same, offered && has(resources, templates)
 }
 
-// place is where an item comes from.
+// place is the origin of an item.
 type place struct {
 	source int
 	native string
 }
 
-// claims returns whose the public names of a kind are. Those of all classes count, so that a
+// claims returns the places of the public names of a kind. Those of all classes count, so that a
 // name means the same to all clients. byKey has the keys of skills.
 func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
 	names, byKey = make(map[string]place), make(map[string]place)
@@ -197,7 +197,7 @@ func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
 // merge makes the list of a kind and its table.
 func (s *snapshot) merge(k kind) {
 	names, keys := s.claims(k)
-	// withhold returns why an entry is not shown, "" if it is.
+	// withhold returns the reason why an entry is not shown, "" if it is.
 	withhold := func(i int, e entry) string {
 		if owner := s.plan.owner(k, e.item.Name, i); owner != i {
 			return fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)
@@ -305,7 +305,7 @@ func hashItem(sum hash.Hash, item mcp.Item) {
 	sum.Write(sizes[:])
 	sum.Write([]byte(item.Name))
 	sum.Write(item.Raw)
-	if item.Target.File != "" { // who may see it differs
+	if item.Target.File != "" { // callers differ in whether they may see it
 		sum.Write([]byte(item.Target.Name))
 	}
 }
@@ -351,8 +351,8 @@ func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
 	return target{source: source, native: native, unlisted: true}, native != ""
 }
 
-// elsewhere returns the entries of a source that other audiences than that with this list see, by name.
-// Only names of tools and prompts can be shortened, and need to be known for that.
+// elsewhere returns the entries of a source that only audiences with another list see, by name. It
+// serves to shorten names, and only tools and prompts have such names.
 func (s *snapshot) elsewhere(k kind, source int, list *publicList) (entries []entry) {
 	if len(s.known[source][k]) < 2 || k != tools && k != prompts {
 		return nil

@@ -30,27 +30,27 @@ const (
 	StatePerUser State = "per user"
 )
 
-// sourceState is what one upstream last said. A published sourceState is immutable.
+// sourceState is the last known state of one upstream. A published sourceState is immutable.
 type sourceState struct {
 	state        State
 	heard        bool // discover was answered at least once
 	offers       offers
 	instructions string
 	lists        [kinds]*publicList // nil: never received, or dropped
-	former       [kinds]*publicList // what was dropped, as long as nothing came in its place
+	former       [kinds]*publicList // dropped lists, until others come in their place
 	plainSkills  bool               // it does not announce skills, but has some among its resources
 	failure      string             // the last error, "" when all is well
-	failed       failure.Name       // which failure that is
+	failed       failure.Name       // the name of that failure
 	since        time.Time          // of state
-	// halfSeen: the upstream may show something else to clients that declare less, and has not been
-	// looked at as one that declares nothing.
+	// halfSeen says that the upstream may show something else to clients that declare less, and has
+	// not been looked at as one that declares nothing.
 	halfSeen bool
 	// classes has what the upstream shows to clients that declare less than the gateway, by
 	// class; nil for an upstream that shows the same to all. See looks.
 	classes map[string]*sourceState
 }
 
-// announces returns the lists whose changes the upstream may announce.
+// announces returns the lists that the upstream may announce changes of.
 func (k sourceState) announces() kindSet {
 	if !k.heard {
 		return setOf(tools, prompts, resources, templates)
@@ -68,14 +68,14 @@ func perUserState() sourceState {
 	return k
 }
 
-// Change says what is different in one list of an upstream, by the upstream's own names.
+// Change is a difference in one list of an upstream, by the upstream's own names.
 type Change struct {
 	Upstream, List          string
 	Added, Removed, Changed []string
 }
 
-// compare tells what is different in a later state of an upstream. A list that failed for a
-// while is compared with what it was before.
+// compare returns the differences in a later state of an upstream. A list that failed for a while
+// is compared with what it was before.
 func (k sourceState) compare(now sourceState, upstream string, tell func(Change)) {
 	for i := range kinds {
 		was, is := cmp.Or(k.lists[i], k.former[i]), now.lists[i]
@@ -107,7 +107,7 @@ func (k sourceState) compare(now sourceState, upstream string, tell func(Change)
 // offers holds the capabilities of an upstream that affect the gateway.
 type offers struct {
 	kinds       kindSet // the lists that it has
-	announces   kindSet // the lists whose changes it announces
+	announces   kindSet // the lists that it announces changes of
 	subscribe   bool
 	completions bool
 	logging     bool
@@ -166,7 +166,7 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 // are shown to them in the extension's form.
 func (o offers) tasks() bool { return o.extTasks || o.coreTasks }
 
-// seenBy returns what clients of a class see: as long as that is not known, what those see
+// seenBy returns the state that clients of a class see; until that is known, the one of clients
 // that declare nothing.
 func (k *sourceState) seenBy(class string) *sourceState {
 	if k.classes == nil {
@@ -181,14 +181,14 @@ func (k *sourceState) seenBy(class string) *sourceState {
 // classed reports whether the upstream may show something else to some class than to the gateway.
 func (k *sourceState) classed() bool { return k.classes != nil || k.heard && k.halfSeen }
 
-// without records that the upstream does not have a list.
+// without records that the upstream lacks a list.
 func (k *sourceState) without(which kind) {
 	if k.lists[which] == nil || k.lists[which].offered {
 		k.lists[which] = &publicList{}
 	}
 }
 
-// take records a list that the upstream sent. An equal one stays, so that nothing is made anew.
+// take records a list that the upstream sent. An equal one stays, so that nothing is made again.
 func (k *sourceState) take(which kind, list *publicList) {
 	old := k.lists[which]
 	if old.equal(list) && which != skills && old.expires.Equal(list.expires) && slices.Equal(old.withheld, list.withheld) {
@@ -207,8 +207,8 @@ func (k *sourceState) same(as *sourceState) bool {
 		maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
 }
 
-// share makes what a class sees use the lists of another state where they are equal, and
-// reports whether all of it is equal. A list that the upstream's state lacks is unknown.
+// share makes the state of a class use the lists of another state where they are equal, and reports
+// whether all of it is equal. A list that the upstream's state lacks is unknown.
 func (k *sourceState) share(with *sourceState) bool {
 	same := k.instructions == with.instructions && reflect.DeepEqual(k.offers, with.offers)
 	for which := range kinds {

@@ -30,8 +30,8 @@ func (c *Catalog) Heard() bool {
 	}
 }
 
-// each calls do with all that upstreams list to clients that declare everything, upstream by upstream. It
-// does not include what only individual users see.
+// each calls do with all items that upstreams list to clients that declare everything, upstream by
+// upstream. It does not include what only individual users see.
 func (s *snapshot) each(do func(upstream string, k kind, item mcp.Item)) {
 	for i, state := range s.states {
 		for k, list := range state.lists {
@@ -53,8 +53,8 @@ func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
 	return all
 }
 
-// Everything returns what the upstreams have on a list, by its method, as clients get it that declare
-// everything. It does not include what only individual users see.
+// Everything returns the items of a list, by its method, for clients that declare everything. It does
+// not include what only individual users see.
 func (c *Catalog) Everything(method string) (all []mcp.Item) {
 	c.snap.Load().each(func(_ string, k kind, item mcp.Item) {
 		if k.method() == method {
@@ -72,7 +72,7 @@ func (c *Catalog) Targets() (all []mcp.Target) {
 }
 
 // Offered returns a list as the client of a call gets it, at the view of its caller, who may use all
-// of it. It asks nobody, and does not include what only individual users see.
+// of it. It asks no upstream, and does not include what only individual users see.
 func (c *Catalog) Offered(call *mcp.Call) []mcp.Item {
 	k, ok := kindOf(call.Method)
 	if !ok {
@@ -83,7 +83,7 @@ func (c *Catalog) Offered(call *mcp.Call) []mcp.Item {
 	return c.lens(aside).list(k).items()
 }
 
-// Shown is a list of a view.
+// Shown holds the names on one list of a view.
 type Shown struct {
 	List  string   `json:"list"`  // as in Withheld
 	Names []string `json:"names"` // that clients see
@@ -91,8 +91,8 @@ type Shown struct {
 	Targets []mcp.Target `json:"-"`
 }
 
-// Shown returns what a view shows to a caller who may use all of it. It does not include what only
-// individual users see.
+// Shown returns the lists of a view for a caller who may use all of it. It does not include what
+// only individual users see.
 func (c *Catalog) Shown(view string) (all []Shown) {
 	s := c.snap.Load()
 	for k := range kinds {
@@ -105,8 +105,8 @@ func (c *Catalog) Shown(view string) (all []Shown) {
 	return all
 }
 
-// Kept returns the full names of the tools and prompts whose prefixes a view cannot drop. It does not
-// include what only individual users see.
+// Kept returns the full names of tools and prompts that a view cannot shorten. It does not include
+// what only individual users see.
 func (c *Catalog) Kept(view string) (names []string) {
 	s := c.snap.Load()
 	for _, k := range []kind{tools, prompts} {
@@ -115,6 +115,6 @@ func (c *Catalog) Kept(view string) (names []string) {
 	return names
 }
 
-// OwnLists returns the upstreams whose lists are others for a session, by its key, than for its
-// client otherwise.
+// OwnLists returns the upstreams with lists that differ for a session, by its key, from those for
+// its client otherwise.
 func (c *Catalog) OwnLists(session string) []string { return c.sessions.table.differsAt(session) }

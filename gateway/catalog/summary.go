@@ -13,7 +13,7 @@ import (
 // visible, and text of the gateway.
 const maxSummaries = 64
 
-// summary is what the gateway says about itself to callers who see the same upstreams.
+// summary describes the gateway to callers who see the same upstreams.
 type summary struct {
 	offers offers
 	result mcp.Raw // of server/discover
@@ -22,7 +22,7 @@ type summary struct {
 // visibleTo returns the upstreams that the caller of a call may know of.
 func (p *plan) visibleTo(call *mcp.Call) visible { return p.visible(call.Visible) }
 
-// visible returns the upstreams that a function knows, which is nil for all.
+// visible returns the upstreams that a function accepts; a nil function accepts all.
 func (p *plan) visible(known func(upstream string) bool) visible {
 	if known == nil {
 		return nil
@@ -38,8 +38,8 @@ func (p *plan) visible(known func(upstream string) bool) visible {
 	return v
 }
 
-// summaryFor returns the summary for a set of visible upstreams, and a set of those whose skills
-// are, at a view, which may be nil. preface is Call.Preface. It is made once for each combination.
+// summaryFor returns the summary for a set of visible upstreams, and a set of those with visible
+// skills, at a view, which may be nil. preface is Call.Preface. It is made once for each combination.
 func (s *snapshot) summaryFor(v, withSkills visible, at *view.View, preface string) *summary {
 	if v == nil && withSkills == nil && at == nil && preface == "" {
 		return s.whole
@@ -80,9 +80,9 @@ func newSummary(p *plan, states []sourceState, v, withSkills visible, at *view.V
 }
 
 // mergeOffers returns the capabilities of the gateway: those of all upstreams that the client may
-// know of. An upstream that has not answered yet may have every list, because a client that
-// was told of none would not look again. For the same reason, one with resources may have skills:
-// each resource may be one, also if it comes later, or in one session only.
+// know of. An upstream that has not answered yet may have every list, because a client without a
+// capability would not look again. For the same reason, one with resources may have skills: each
+// resource may be one, also if it comes later, or in one session only.
 func mergeOffers(states []sourceState, v, withSkills visible) (all offers) {
 	for i, s := range states {
 		if !v.has(i) {
@@ -217,7 +217,7 @@ func (p *plan) instructions(states []sourceState, v visible, at *view.View, pref
 }
 
 // preamble joins the operator's text and preface. The operator's is first, unless a client would
-// then cut what the gateway itself has to say.
+// then cut the gateway's own text.
 func preamble(operators, preface string) string {
 	first, second := operators, preface
 	if len(first)+len(second) > clients.ReadByAll {

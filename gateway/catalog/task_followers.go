@@ -6,14 +6,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// In 2025-11-25 clients do not subscribe to tasks: a server may notify a session of any of
-// its tasks (basic/utilities/tasks#task-status-notification), by the server's own id. The
-// gateway seals the ids that it gives and stores none. So, for a listening session, ids are
-// recorded when its client gets or uses them; a notification of any other task goes to
-// nobody.
+// In 2025-11-25 clients do not subscribe to tasks: a server may notify a session of any of its
+// tasks (basic/utilities/tasks#task-status-notification), by the server's own id. The gateway seals
+// the ids that it gives and stores none. So, for a listening session, ids are recorded when its
+// client gets or uses them; a notification of any other task is dropped.
 
-// maxFollowed bounds the tasks of one session that its client is told of; the oldest are
-// dropped first.
+// maxFollowed bounds the followed tasks of one session; the oldest are dropped first.
 const maxFollowed = 1000
 
 // taskFollowers finds the listeners of sessions. The zero value is ready to use.
@@ -39,8 +37,8 @@ type followed struct {
 	native string
 }
 
-// join returns the follower of a call; pass it to forget when it stops listening. It returns
-// nil for a call that is not told of tasks in this way.
+// join returns the follower of a call; pass it to forget when it stops listening. It returns nil
+// for a call that does not follow tasks like this.
 func (t *taskFollowers) join(call *mcp.Call) *taskFollower {
 	if call.Tasks != mcp.CoreTasks || call.Session == "" {
 		return nil
@@ -100,7 +98,7 @@ func (f *taskFollower) add(task followed, public string) {
 	}
 }
 
-// some is readable when there are sources to take; for a nil follower it never is.
+// some returns a channel that is readable when there are sources to take; for a nil follower it never is.
 func (f *taskFollower) some() <-chan struct{} {
 	if f == nil {
 		return nil

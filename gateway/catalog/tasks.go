@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// asTask returns a call of a tool in the form in which its upstream is to run it.
+// asTask returns a call of a tool in the form that its upstream needs to run it.
 func (l Lens) asTask(to target) (*mcp.Call, error) {
 	call := l.call
 	if call.Method != mcp.MethodToolsCall {
@@ -36,8 +36,8 @@ func (l Lens) asTask(to target) (*mcp.Call, error) {
 	return inner, nil
 }
 
-// taskID is the content of the id of a task that a client gets. The id is sealed and bound
-// to the user and the client: it opens for nobody else, and nothing is stored for it.
+// taskID is the content of the id of a task that a client gets. The id is sealed and bound to the
+// user and the client: it opens for no one else, and nothing is stored for it.
 type taskID struct {
 	form     mcp.TaskForm // the form in which the client knows the task
 	upstream string
@@ -74,8 +74,8 @@ func (c *Catalog) sealTask(id taskID, caller *mcp.Caller) string {
 	return c.taskSeal.Seal(append(plain, id.native...), caller.User(), caller.ClientID)
 }
 
-// openTask opens the id of a task. ok is false for an id that is not this caller's, and for
-// tasks of upstreams that no longer exist.
+// openTask opens the id of a task. ok is false for an id of another caller, and for tasks of
+// upstreams that no longer exist.
 func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *source, ok bool) {
 	if len(public) > maxSealed {
 		return id, nil, false

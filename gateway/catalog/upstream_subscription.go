@@ -83,8 +83,8 @@ func newUpstreamSubscriptions(
 	return all
 }
 
-// awaitUpstreams waits, for a limited time, until all upstreams have answered. What the
-// others were to honour is not promised.
+// awaitUpstreams waits, for a limited time, until all upstreams have answered. Subscriptions at the
+// others are not promised.
 func awaitUpstreams(ctx context.Context, all []*upstreamSubscription) {
 	timer := time.NewTimer(upstreamWait)
 	defer timer.Stop()
@@ -180,8 +180,8 @@ func (u *upstreamSubscription) opened(ctx context.Context) bool {
 	}
 }
 
-// fetchTask asks for the state of a task that was silent for a while, since its client may
-// rely on notifications alone.
+// fetchTask fetches the state of a task that was silent for a while, since its client may rely on
+// notifications alone.
 func (u *upstreamSubscription) fetchTask(ctx context.Context, native string) {
 	call := u.call.Clone()
 	call.Method, call.Name, call.Params, call.Notify = mcp.MethodTasksGet, native, mcp.Raw(`{}`), func(mcp.Event) {}

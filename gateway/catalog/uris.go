@@ -75,9 +75,9 @@ func (x skillIndex) with(differ map[string]string) skillIndex {
 	return indexOf(keys)
 }
 
-// nameless reports whether a directory of skills lists an item only to say where a skill is
-// that it leaves out. The reason is already reported, and policy decides on files there as
-// on files of that skill.
+// nameless reports whether an item of a directory of skills only marks the place of a skill that it
+// leaves out. The reason is already reported, and policy decides on files there as on files of that
+// skill.
 func nameless(item mcp.Item) bool {
 	_, has := item.Raw.Member("frontmatter")
 	return !has
@@ -229,7 +229,7 @@ type uriIndex struct {
 	plan    *plan
 	kept    map[string]int      // listed by upstreams that keep their URIs unchanged
 	copied  map[string]int      // originals listed by the others
-	spelled []map[string]string // by upstream: originals whose scheme has capitals, by what clients may make of them
+	spelled []map[string]string // by upstream: originals with capitals in the scheme, by what clients may make of them
 	keepers []keeper            // upstreams that keep their URIs unchanged and may have resources
 }
 

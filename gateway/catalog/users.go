@@ -12,26 +12,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Some upstreams get the user's own credential. What they offer may differ by user, so no
-// user sees what another user was told: each has separate lists, which are fetched with the
-// user's credential when the user calls, and merged with the shared ones.
+// Some upstreams get the user's own credential. What they offer may differ by user, so no user sees
+// the lists of another: each has separate lists, which are fetched with the user's credential when
+// the user calls, and merged with the shared ones.
 
 const (
-	// maxUsers bounds how many users' lists are kept. Beyond that, the lists of the user
-	// seen longest ago are dropped. A merged view of 500 tools takes some 200 kB.
+	// maxUsers bounds the users with lists in memory. Beyond that, the lists of the user seen
+	// longest ago are dropped. A merged view of 500 tools takes some 200 kB.
 	maxUsers = 500
-	// userIdle is how long the lists of a user are kept without a call.
+	// userIdle is the time after which the lists of a user without a call are dropped.
 	userIdle = 10 * time.Minute
-	// userWait is how long a list waits for upstreams that are asked on behalf of its
-	// caller.
+	// userWait bounds the wait of a list for upstreams that are asked on behalf of its caller.
 	userWait = 2 * time.Second
 	// roundTime bounds one round of requests, which may outlive the call that began it.
 	roundTime = 30 * time.Second
-	// retryUser is how long a failed upstream is not asked again for a user.
+	// retryUser is the wait before a failed upstream is asked again for a user.
 	retryUser = 10 * time.Second
 )
 
-// users holds what per-user upstreams told each user.
+// users holds the lists of per-user upstreams for each user.
 type users struct {
 	c       *Catalog
 	sources []*source
@@ -53,8 +52,8 @@ func (u *users) keyOf(c *mcp.Call) userKey {
 	return userKey{c.Caller.User(), c.Caller.ClientID, u.classOf(c)}
 }
 
-// classOf is classes.ClassOf where some upstream may show something else to clients that declare
-// less, else "".
+// classOf returns the class of a client if some upstream may show something else to clients that
+// declare less, else "".
 func (u *users) classOf(c *mcp.Call) string {
 	if !u.c.byClass {
 		return ""
@@ -120,7 +119,7 @@ func (u *users) find(call *mcp.Call, add bool) *userView {
 	return who
 }
 
-// view returns what a caller sees, and the audience that the caller is.
+// view returns the snapshot of a caller, and the caller's audience.
 func (u *users) view(call *mcp.Call) (*snapshot, *audience) {
 	if !call.Aside {
 		if who := u.find(call, false); who != nil {
@@ -130,7 +129,7 @@ func (u *users) view(call *mcp.Call) (*snapshot, *audience) {
 	return u.strangers(u.classOf(call))
 }
 
-// strangers returns what users see of whom nothing is known.
+// strangers returns the snapshot of users about which nothing is known.
 func (u *users) strangers(class string) (*snapshot, *audience) {
 	shared, of := u.c.classes.of(u.c.snap.Load(), mcp.Raw(class))
 	a := of.unknown()
@@ -143,8 +142,8 @@ func (u *users) strangers(class string) (*snapshot, *audience) {
 	}), a
 }
 
-// look asks those upstreams that the caller may know of and whose answers are missing or
-// out of date. It waits a little for the answers.
+// look asks the upstreams that the caller may know of, if their answers are missing or out of date.
+// It waits a little for the answers.
 func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) error {
 	if call.Aside {
 		return nil
@@ -197,8 +196,8 @@ func (u *users) spawn(round func()) bool {
 	return true
 }
 
-// told handles an upstream's notice that something has changed for a user. It applies to
-// all clients of the user, whichever of them received it.
+// told takes an upstream's notice of a change for a user. It applies to all clients of the user,
+// whichever of them received it.
 func (u *users) told(s *source, caller mcp.Caller, kinds kindSet) {
 	u.outdated(s, caller)
 	u.c.hub.announce(s.index, kinds, caller.User())
@@ -220,7 +219,7 @@ func (u *users) outdated(s *source, caller mcp.Caller) {
 	}
 }
 
-// refresh has an upstream asked again for each user who calls. Clients that listen hear that they
+// refresh lets an upstream be asked again for each user who calls. Listening clients hear that they
 // should look.
 func (u *users) refresh(s *source) {
 	u.mu.Lock()
@@ -259,7 +258,7 @@ func (u *users) newWatch(s *source) *watch {
 	return &watch{c: u.c, s: s, counted: true, state: sourceState{state: StateConnecting, since: time.Now()}}
 }
 
-// userView is what per-user upstreams told one user.
+// userView holds the lists of per-user upstreams for one user.
 type userView struct {
 	users *users
 	class string    // see userKey
@@ -270,7 +269,7 @@ type userView struct {
 	sources []*userSource // one for each per-user source
 }
 
-// userSource is what one upstream told one user.
+// userSource holds the lists of one upstream for one user.
 type userSource struct {
 	source  *source
 	watch   *watch // belongs to the running round
@@ -402,7 +401,7 @@ func (who *userView) release(r *round) {
 	who.mu.Unlock()
 }
 
-// outdated records that what an upstream told is no longer valid.
+// outdated records that the lists of an upstream are no longer valid.
 func (who *userView) outdated(s *source) {
 	who.mu.Lock()
 	defer who.mu.Unlock()

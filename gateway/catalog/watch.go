@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// refreshAfter is when a list is fetched again if its upstream does not say how long it
-	// is valid; the actual time is a random bit earlier.
+	// refreshAfter is the time until a list is fetched again if its upstream does not say how long
+	// it is valid; the actual time is a random bit shorter.
 	refreshAfter = 5 * time.Minute
 	// minRefresh keeps a short ttlMs from becoming a polling interval.
 	minRefresh = 30 * time.Second
-	// retryList is when a list that failed, while the others came, is fetched again.
+	// retryList is the wait before a list that failed alone is fetched again.
 	retryList = time.Minute
-	// keepLists is how long the last good lists of a failing upstream are served.
+	// keepLists is the time for which the last good lists of a failing upstream are served.
 	keepLists = 10 * time.Minute
-	// ackWait is how long lists wait for listening to begin, so that no change falls in
-	// between.
+	// ackWait bounds the wait of lists for listening to begin, so that no change falls in between.
 	ackWait = 500 * time.Millisecond
 	// guard bounds each request of the watch, in case the upstream's own limits do not.
 	guard = 2 * time.Minute
-	// steady is how long contact must last before the next pause is short again.
+	// steady is the time for which contact must last before the next pause is short again.
 	steady = time.Minute
 )
 
-// lostWatch ends following: the upstream no longer reports changes, so everything known of
-// it has to be fetched again.
+// lostWatch ends follow: the upstream no longer reports changes, so everything has to be fetched
+// again.
 type lostWatch struct{ cause error }
 
 func (l *lostWatch) Error() string { return fmt.Sprintf("listening ended: %v", l.cause) }
 
-// errAgain ends following for Refresh.
+// errAgain ends follow for Refresh.
 var errAgain = errors.New("everything is fetched again")
 
 // watch keeps the state of one source up to date. Only the goroutine that runs it uses its
@@ -47,7 +46,7 @@ var errAgain = errors.New("everything is fetched again")
 type watch struct {
 	c       *Catalog
 	s       *source
-	as      mcp.Call          // the caller on whose behalf it makes calls
+	as      mcp.Call          // the caller for its calls
 	show    func(sourceState) // receives the state whenever that changes
 	told    func(kindSet)     // receives, at any time, the changes that the upstream reports
 	state   sourceState
@@ -58,7 +57,7 @@ type watch struct {
 
 	calm   calm
 	lost   string           // why there is no contact, "" while there is
-	lostTo failure.Name     // which failure that is
+	lostTo failure.Name     // the name of that failure
 	since  time.Time        // of lost
 	broken [kinds]breakdown // lists that fail individually
 	due    [kinds]time.Time // when to fetch again
@@ -87,10 +86,10 @@ func newPause() *backoff.ExponentialBackOff {
 		MaxInterval: time.Minute}
 }
 
-// echoTime is how soon after lists were fetched a notice must come to be the answer to that.
+// echoTime is the time after a fetch of lists within which a notice may be an answer to it.
 const echoTime = 500 * time.Millisecond
 
-// calm spaces out what notices lead to where an upstream tells of a change whenever it is asked. The
+// calm spaces out fetches after notices if an upstream announces a change whenever it is asked. The
 // zero value is ready to use.
 type calm struct {
 	pause *backoff.ExponentialBackOff // nil for none
@@ -98,12 +97,12 @@ type calm struct {
 	asked time.Time                   // when lists were fetched last
 }
 
-// echoes reports whether a notice that is taken now may only be the answer to the last fetch.
+// echoes reports whether a notice taken now may only be an echo of the last fetch.
 func (c *calm) echoes() bool {
 	return time.Since(c.asked) < echoTime || time.Since(c.until) < echoTime/5
 }
 
-// saw records what a notice led to: nothing says that it was an echo and showed nothing new.
+// saw records the result of a notice: nothing says that it was an echo and showed nothing new.
 func (c *calm) saw(nothing bool) {
 	c.asked = time.Now()
 	if !nothing {
@@ -233,7 +232,7 @@ func (w *watch) follow(ctx context.Context) error {
 	return err
 }
 
-// discover asks for the upstream's capabilities.
+// discover fetches the upstream's capabilities.
 func (w *watch) discover(ctx context.Context) error {
 	reply, err := w.request(ctx, mcp.MethodDiscover, nil)
 	if err != nil {

@@ -88,7 +88,7 @@ func same(a, b mcp.Raw) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Is makes a member whose value a function accepts; otherwise it is what is said.
+// Is makes a member with a value that a function accepts; for any other, the error says otherwise.
 func Is(name string, accepts func(mcp.Raw) bool, otherwise string) Member {
 	return Member{name: name, value: is(accepts, otherwise)}
 }
