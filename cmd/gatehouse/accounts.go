@@ -67,7 +67,7 @@ func accountColour(state string) string {
 	return red
 }
 
-// whenEver is how long ago something was, - for never.
+// whenEver writes how long ago a time was, - for never.
 func whenEver(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -22,10 +22,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// lookAtApprovals is how often approvals --follow asks.
+// lookAtApprovals is the interval at which approvals --follow asks.
 const lookAtApprovals = 2 * time.Second
 
-// newApprovals shows the calls that wait for somebody else's approval.
+// newApprovals makes the command that shows calls waiting for another person's approval.
 func newApprovals() *cobra.Command {
 	o, follow := &operator{role: admin.RoleViewer}, false
 	cmd := &cobra.Command{
@@ -60,7 +60,7 @@ func newApprovals() *cobra.Command {
 	})
 }
 
-// listApprovals returns the calls that wait, and says on note if some may be missing.
+// listApprovals returns the waiting calls, and says on note if some may be missing.
 func listApprovals(ctx context.Context, o *operator, note io.Writer) ([]admin.Approval, []byte, error) {
 	var answer struct {
 		Approvals []admin.Approval `json:"approvals"`
@@ -71,7 +71,7 @@ func listApprovals(ctx context.Context, o *operator, note io.Writer) ([]admin.Ap
 	return answer.Approvals, text, err
 }
 
-// followApprovals prints calls as they begin to wait, until the user has enough.
+// followApprovals prints calls as they begin to wait, until the user interrupts it.
 func followApprovals(cmd *cobra.Command, o *operator) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -108,7 +108,7 @@ func followApprovals(cmd *cobra.Command, o *operator) error {
 	}
 }
 
-// showApproval prints what would run.
+// showApproval prints the call that would run.
 func showApproval(w io.Writer, a *admin.Approval, now time.Time) error {
 	t := newTable(w, "call "+a.ID)
 	t.widths = make([]int, 2)
@@ -134,7 +134,7 @@ func showApproval(w io.Writer, a *admin.Approval, now time.Time) error {
 	return t.flush()
 }
 
-// lines adds a JSON value, on as many lines as it needs. What it has twice is shown twice.
+// lines adds a JSON value, on as many lines as it needs. Repeated members are all shown.
 func lines(name string, value []byte, t *table) {
 	var out bytes.Buffer
 	if len(value) == 0 || json.Indent(&out, value, "", "  ") != nil {
@@ -153,7 +153,7 @@ func labelledText(label, text string) string {
 	return " " + label + " " + text
 }
 
-// newDecide makes the command approve or refuse.
+// newDecide makes the command approve or the command refuse.
 func newDecide(decision, short string) *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	var reason string

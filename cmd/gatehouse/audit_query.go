@@ -64,7 +64,7 @@ func newAuditQuery() *cobra.Command {
 	return cmd
 }
 
-// readTime reads a time, or how long ago it was.
+// readTime reads a time, or a duration before now.
 func readTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 )
 
-// mostToken bounds what is read as a token, in bytes.
+// mostToken bounds the size of a token, in bytes.
 const mostToken = 64 << 10
 
 func newAuth() *cobra.Command {
@@ -101,7 +101,7 @@ func newAuthTest() *cobra.Command {
 	return cmd
 }
 
-// examine tests a token by a configuration, or has a gateway that runs test it.
+// examine tests a token against a configuration, or has a running gateway test it.
 func examine(ctx context.Context, o *operator, running bool, p admin.PastedToken) (found admin.Examined, err error) {
 	if !running {
 		cfg, _, err := config.Load(o.config)
@@ -139,7 +139,7 @@ func readToken(stdin io.Reader, file string) (string, error) {
 	return string(text), nil
 }
 
-// testToken prints what was found out about a token.
+// testToken prints the result of examining a token.
 func testToken(w io.Writer, e admin.Examined, asJSON bool) error {
 	if asJSON {
 		if err := json.NewEncoder(w).Encode(e); err != nil {
@@ -200,7 +200,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// testUser prints what is known of a user.
+// testUser prints what a configuration knows of a user.
 func testUser(w io.Writer, k whatif.KnownUser, asJSON bool) error {
 	switch {
 	case asJSON:

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// newAuthFailed shows which sign-ins failed.
+// newAuthFailed makes the command that shows failed sign-ins.
 func newAuthFailed() *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	cmd := &cobra.Command{

@@ -29,7 +29,7 @@ type callsFlags struct {
 	last                        int
 }
 
-// newCalls shows recent calls.
+// newCalls makes the command that shows recent calls.
 func newCalls() *cobra.Command {
 	o, f := &operator{role: admin.RoleViewer}, &callsFlags{}
 	cmd := &cobra.Command{
@@ -111,14 +111,14 @@ func showCalls(cmd *cobra.Command, o *operator, f *callsFlags) error {
 	return t.flush()
 }
 
-// followCalls prints calls as they come, until the user has enough.
+// followCalls prints calls as they come, until the user interrupts it.
 func followCalls(cmd *cobra.Command, o *operator, q url.Values, last int) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	w := cmd.OutOrStdout()
 	q.Set("last", strconv.Itoa(last))
 	t := newCallTable(w)
-	t.widths = []int{8, 14, 8, 8, 6, 0} // what comes is not known yet
+	t.widths = []int{8, 14, 8, 8, 6, 0} // later rows are not known yet
 	if !o.asJSON {
 		if err := t.flush(); err != nil {
 			return err
@@ -150,7 +150,7 @@ func newCallTable(w io.Writer) *table {
 	return newTable(w, "TIME", "ID", "USER", "RESULT", "    MS", "CALL")
 }
 
-// callRow is the line about a call.
+// callRow returns the row of a call.
 func callRow(d *admin.Decision, now time.Time) []cell {
 	result, colour := resultOf(d)
 	what := d.Method
@@ -172,7 +172,7 @@ func callRow(d *admin.Decision, now time.Time) []cell {
 	}
 }
 
-// resultOf says in a word what became of a call.
+// resultOf returns the result of a call in a word.
 func resultOf(d *admin.Decision) (word, colour string) {
 	switch {
 	case d.Decision == "deny":
@@ -191,14 +191,14 @@ func resultOf(d *admin.Decision) (word, colour string) {
 	return d.Outcome, red
 }
 
-// noteMissing says that an answer is not whole.
+// noteMissing prints that an answer is incomplete.
 func noteMissing(w io.Writer, partial string) {
 	if partial != "" {
 		fmt.Fprintf(w, "note: %s\n", shown(partial))
 	}
 }
 
-// newWhy explains one call.
+// newWhy makes the command that explains one call.
 func newWhy() *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	cmd := &cobra.Command{

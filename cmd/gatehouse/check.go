@@ -25,7 +25,7 @@ type checkFlags struct {
 	timeout                time.Duration
 }
 
-// checked is what was found.
+// checked is the result of the command.
 type checked struct {
 	Problems      []config.Problem `json:"problems"`
 	Warnings      []config.Problem `json:"warnings"`
@@ -80,7 +80,7 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-// look checks a configuration, and prints what it finds as it finds it.
+// look checks a configuration, and prints each finding at once.
 func (c *checked) look(ctx context.Context, flags checkFlags, out, stderr io.Writer) error {
 	read := (&config.File{Path: flags.file}).Load
 	if flags.given {
@@ -217,7 +217,7 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 		strings.ReplaceAll(s.Prompt, "\n", "\n  "))
 }
 
-// authentication says how callers prove who they are.
+// authentication describes how callers prove who they are.
 func authentication(s config.Summary) string {
 	switch s.Keys {
 	case 0:

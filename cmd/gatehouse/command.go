@@ -29,7 +29,7 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// work turns a function whose errors are problems into a cobra command's RunE.
+// work turns a function into a cobra command's RunE; its errors are problems.
 func work(do func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := do(cmd); err != nil {
@@ -50,7 +50,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected %q", args[0])
 }
 
-// needs says which arguments a command takes, by their names. A last one that ends with ... may come
+// needs checks the arguments of a command by their names. A last one that ends with ... may come
 // again, and one in brackets may be left out.
 func needs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -102,8 +102,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	return g.Run(ctx)
 }
 
-// newDemoStdio is the command with which the demo starts its stdio server, which is this
-// program.
+// newDemoStdio makes the command of the demo's stdio server, which is this program.
 func newDemoStdio() *cobra.Command {
 	return &cobra.Command{
 		Use:    demo.StdioCommand,

@@ -59,7 +59,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// printAnswer prints what policy decides; the exit code says it, too.
+// printAnswer prints the decision of policy, and sets the exit code to it.
 func printAnswer(cmd *cobra.Command, file string, asJSON bool, q admin.Question) error {
 	cfg, _, err := config.Load(file)
 	if err != nil {

@@ -107,7 +107,7 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 	return printNext(out, flags, draft)
 }
 
-// gather reads everything that servers come from.
+// gather reads all sources of servers.
 func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, error) {
 	all := &setup.Draft{}
 	read := func(file string) error {
@@ -143,7 +143,7 @@ func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, e
 	return all, findFiles(cmd, flags, all)
 }
 
-// here is the directory in which the command runs, "" if that is not known.
+// here returns the directory in which the command runs, "" if that is not known.
 func here() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -168,7 +168,7 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 	return string(text), err
 }
 
-// knownFiles returns the files of clients that there may be on this machine.
+// knownFiles returns the files of clients that may exist on this machine.
 func knownFiles() ([]setup.Known, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -192,7 +192,7 @@ func installed(files []setup.Known) (clients []string) {
 	return clients
 }
 
-// findFiles asks about each file of a client that is on this machine.
+// findFiles asks the user about each client's file on this machine.
 func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
 	out, in := cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
 	files, err := knownFiles()
@@ -213,7 +213,7 @@ func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
 			names = append(names, s.Name)
 		}
 		fmt.Fprintf(out, "%s (%s): %s\n", known.Client, known.Path, strings.Join(names, ", "))
-		for _, s := range d.Servers { // somebody else may have written the file of a project
+		for _, s := range d.Servers { // another person may have written the file of a project
 			if len(s.Command) > 0 && !s.Off {
 				fmt.Fprintf(out, "  %s runs %q\n", s.Name, s.Command)
 			}
@@ -248,7 +248,7 @@ func nothingFound(all *setup.Draft) error {
 	return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
 }
 
-// agreed asks a question. The answer is no when there is nobody to answer it.
+// agreed asks a question. The answer is no at the end of the input.
 func agreed(out io.Writer, in *bufio.Scanner, question string) bool {
 	fmt.Fprint(out, question)
 	if !in.Scan() {
@@ -279,9 +279,9 @@ func writeFresh(path, text string, over bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// probeDraft tries the servers, with the values that the clients' files have. A server that does not
-// work is said, and is no error: the file is written. found says that the draft has changed, since some
-// server wants its user to sign in, or does not.
+// probeDraft tries the servers, with the values that the clients' files have. It prints that a server
+// does not work, without an error: the file is written. found reports a changed draft: some server
+// wants its user to sign in, or does not.
 func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found bool, err error) {
 	out, values := cmd.OutOrStdout(), draft.Values()
 	if flags.noProbe {
@@ -334,7 +334,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 // signInAt is the page where the user of a first configuration signs in at servers.
 const signInAt = "http://127.0.0.1:8080/account"
 
-// printNext prints what is left to do.
+// printNext prints the next steps.
 func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 	values := draft.Values()
 	var missing []setup.Variable
@@ -383,7 +383,7 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 	return err
 }
 
-// sourced is the path of a file as a shell reads it without searching for it.
+// sourced returns the path of a file as a shell reads it without searching for it.
 func sourced(file string) string {
 	if strings.ContainsRune(filepath.ToSlash(file), '/') {
 		return file

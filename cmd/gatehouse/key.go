@@ -28,7 +28,7 @@ func newKey() *cobra.Command {
 	return cmd
 }
 
-// keyPlace says which file of keys a command is about.
+// keyPlace names the file of keys of a command.
 type keyPlace struct{ config, file string }
 
 func (p *keyPlace) flags(cmd *cobra.Command) {
@@ -95,7 +95,7 @@ func newKeyNew() *cobra.Command {
 	return cmd
 }
 
-// checkEntry reports what is wrong with an entry, for a configuration if there is one.
+// checkEntry reports mistakes in an entry, for a configuration if there is one.
 func checkEntry(e apikey.Entry, cfg *gateway.Config) error {
 	all := []apikey.Entry{e}
 	err := apikey.File{Keys: all}.Validate()
@@ -112,7 +112,7 @@ func checkEntry(e apikey.Entry, cfg *gateway.Config) error {
 	return nil
 }
 
-// issue keeps an entry, and then prints the key.
+// issue writes an entry, and then prints the key.
 func issue(cmd *cobra.Command, file string, cfg *gateway.Config, key string, e apikey.Entry, asJSON bool) error {
 	out, say := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if file != "" {
@@ -141,7 +141,7 @@ func issue(cmd *cobra.Command, file string, cfg *gateway.Config, key string, e a
 	return nil
 }
 
-// expiry returns when something ends that begins now, "" for never.
+// expiry returns the end of a life that begins now, "" for never.
 func expiry(life string, now time.Time) (string, error) {
 	if life == "never" {
 		return "", nil
@@ -158,7 +158,7 @@ func expiry(life string, now time.Time) (string, error) {
 	return now.Add(d).Format(time.RFC3339), nil
 }
 
-// entries returns the keys that a command is about.
+// entries returns the keys of the named configuration or file.
 func (p *keyPlace) entries() (all []apikey.Entry, err error) {
 	file, cfg, err := p.find()
 	switch {
@@ -207,7 +207,7 @@ func newKeyList() *cobra.Command {
 	return cmd
 }
 
-// keyEnd says when a key ends.
+// keyEnd returns the end of a key as text.
 func keyEnd(e apikey.Entry, now time.Time) (text, colour string) {
 	switch ends := e.Ends(); {
 	case e.Revoked != "":

@@ -74,7 +74,7 @@ func newLock() *cobra.Command {
 	return cmd
 }
 
-// reviewSeen asks the gateway that runs with a configuration.
+// reviewSeen reviews the definitions that a running gateway reports as not approved.
 func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*review.Review, error) {
 	o := &operator{config: file, role: admin.RoleViewer}
 	if err := o.find(); err != nil {
@@ -89,7 +89,7 @@ func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*review.R
 	return review.Seen(cfg, answer.Pins)
 }
 
-// lockSession goes through what a review has found.
+// lockSession goes through the differences of a review.
 type lockSession struct {
 	found *review.Review
 	out   io.Writer

@@ -15,7 +15,7 @@ import (
 // calls. Measured, this costs about 12 MiB and saves 4 to 19 % of the CPU.
 const mostGarbage = 400
 
-// tuneGC fits the collector to the memory that there is. Of the container's, the gateway uses nine
+// tuneGC fits the collector to the available memory. Of the container's, the gateway uses nine
 // tenths, and with less than a gibibyte it collects sooner: what thousands of streams leave behind
 // at a change comes faster than a limit alone can hold back. GOMEMLIMIT and GOGC take precedence.
 func tuneGC() {

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// newSessions shows and ends sessions.
+// newSessions makes the command that shows and ends sessions.
 func newSessions() *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ func newSessions() *cobra.Command {
 	})
 }
 
-// digits is how many digits of a session are shown.
+// digits is the number of digits that are shown of a session.
 const digits = 12
 
 func listSessions(cmd *cobra.Command, o *operator) ([]admin.Session, []byte, error) {
@@ -117,7 +117,7 @@ func newSessionsEnd() *cobra.Command {
 	})
 }
 
-// newReload has the configuration read again.
+// newReload makes the command that reloads the configuration.
 func newReload() *cobra.Command {
 	o := &operator{role: admin.RoleOperator}
 	cmd := &cobra.Command{

@@ -30,7 +30,7 @@ const (
 	mostAnswer    = 64 << 20
 )
 
-// operator asks the admin API of a gateway that runs.
+// operator asks the admin API of a running gateway.
 type operator struct {
 	config, url string // flags
 	asJSON      bool   // likewise
@@ -142,7 +142,7 @@ func (o *operator) send(ctx context.Context, method, path string, query url.Valu
 	return nil, fmt.Errorf("%s (%s)", shown(answer.Error.Message), shown(answer.Error.Code))
 }
 
-// ask makes a request and reads its answer, both as it is and into v.
+// ask makes a request, returns its answer as text, and reads it into v.
 func (o *operator) ask(ctx context.Context, method, path string, query url.Values, v any,
 	accepted ...int) (text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -165,7 +165,7 @@ func (o *operator) tell(ctx context.Context, method, path string, body []byte, v
 	return read(resp, v)
 }
 
-// read reads an answer, both as it is and into v.
+// read returns an answer as text, and reads it into v.
 func read(resp *http.Response, v any) (text []byte, err error) {
 	defer resp.Body.Close()
 	if text, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer)); err != nil {
@@ -198,7 +198,7 @@ func (o *operator) follow(ctx context.Context, path string, query url.Values,
 		}
 	}
 	if ctx.Err() != nil {
-		return nil // the user has enough
+		return nil // the user has interrupted it
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("the stream broke: %w", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
 )
 
-// exitChanged is the exit code of a replay that has found what --fail-on names.
+// exitChanged is the exit code of a replay with a change that --fail-on names.
 const exitChanged = 3
 
 // mostShown bounds the changes of a replay that are printed without --json.
@@ -127,7 +127,7 @@ func placeOf(file string, line int) string {
 	return fmt.Sprintf("%s:%d", file, line)
 }
 
-// changeTitles say what the draft does, with the colour of it.
+// changeTitles name the effects of a draft, each in its colour.
 var changeTitles = map[string]cell{
 	replay.Refused: {"refused", red}, replay.Asked: {"asked", yellow}, replay.Allowed: {"allowed", green},
 	replay.Rule: {"rule", plain}, replay.Untold: {"untold", dim},
@@ -202,7 +202,7 @@ func replayTable(w io.Writer, r *replay.Report, now time.Time) error {
 	return nil
 }
 
-// sideText says what was decided, by which rule, and where it is.
+// sideText describes a decision: the effect, its rule, and the place of that.
 func sideText(s replay.Side) string {
 	text := s.Decision
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// newStatus shows what is not well.
+// newStatus makes the command that shows problems of a running gateway.
 func newStatus() *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ func newStatus() *cobra.Command {
 	})
 }
 
-// printFindings prints what is not well for people.
+// printFindings prints findings for people.
 func printFindings(w io.Writer, all []admin.Finding, now time.Time) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "everything is well, as far as this replica sees it")

@@ -20,8 +20,8 @@ const (
 	green  = "32"
 )
 
-// table writes rows for people, in columns that are as wide as their widest cell. The last
-// column is as long as it is.
+// table writes rows for people, in columns that are as wide as their widest cell. The last column
+// has no width.
 type table struct {
 	w      io.Writer
 	colour bool
@@ -118,7 +118,7 @@ func shown(text string) string {
 	}, text)
 }
 
-// isTerminal reports whether w is a terminal whose user does not ask for plain text
+// isTerminal reports whether w is a terminal, and its user does not ask for plain text
 // (https://no-color.org).
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

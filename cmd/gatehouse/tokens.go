@@ -90,7 +90,7 @@ func printTokens(w io.Writer, reports []trial.TokenReport, own int) error {
 	return nil
 }
 
-// saved returns how much the short form saves, in percent of the full one.
+// saved returns the saving of the short form, in percent of the full one.
 func saved(r trial.TokenReport) string {
 	if r.Full == 0 {
 		return "-"

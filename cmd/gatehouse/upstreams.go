@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// newUpstreams shows the states of servers, and does something to one.
+// newUpstreams makes the command that shows the states of servers, and acts on one.
 func newUpstreams() *cobra.Command {
 	o := &operator{role: admin.RoleViewer}
 	cmd := &cobra.Command{
@@ -66,14 +66,14 @@ func showUpstreams(cmd *cobra.Command, o *operator) error {
 	return t.flush()
 }
 
-// stateCell is the state of a server in its colour.
+// stateCell returns the state of a server in its colour.
 func stateCell(state string) cell {
 	colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow, "disabled": dim,
 		"per user": dim}[state]
 	return cell{state, cmp.Or(colour, red)}
 }
 
-// upstreamPath is where the API has a server.
+// upstreamPath returns the path of a server in the API.
 func upstreamPath(name string) string { return "/api/v1/upstreams/" + url.PathEscape(name) }
 
 // shownTools bounds the tools that the command shows; --json has pages of them.
@@ -161,7 +161,7 @@ func printProbe(cmd *cobra.Command, steps []admin.ProbeStep) error {
 	return t.flush()
 }
 
-// newUpstreamAct does something to a server.
+// newUpstreamAct makes a command that acts on a server.
 func newUpstreamAct(what, short, long string) *cobra.Command {
 	o := &operator{role: admin.RoleOperator}
 	cmd := &cobra.Command{Use: what + " NAME", Short: short, Long: long,
