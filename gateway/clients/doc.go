@@ -1,6 +1,6 @@
-// Package clients holds what known clients read, cut or refuse, and how they sign in.
+// Package clients describes what known clients read, cut or refuse, and how they sign in.
 //
 // It owns the table of their limits, the warnings about what exceeds them, and the merging of
-// instructions, so that what matters is where every client reads. It leaves names and lists to
+// instructions, with the important parts where every client reads. It leaves names and lists to
 // gateway/catalog. It does no I/O and starts no goroutines.
 package clients

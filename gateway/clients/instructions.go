@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// ReadByAll is how much of the instructions, and of the description of a tool, every known
+	// ReadByAll is the length of instructions, and of the description of a tool, that every known
 	// client reads, in bytes.
 	ReadByAll = 2000
 	// MaxInstructions bounds all instructions together, in bytes.
@@ -19,7 +19,7 @@ const (
 	cutMark = " […]"
 )
 
-// Section is what one server tells models.
+// Section is the text of one server for models.
 type Section struct {
 	// Server is the name in the heading. Without one there is no heading, for the text of an only
 	// server.
@@ -66,7 +66,7 @@ func (s Section) heading() string {
 }
 
 // fill writes sections into room, in bytes, and returns what is left of them. If there is too
-// little room, their texts get the same share of it, and what short texts leave of theirs goes to
+// little room, their texts get the same share of it, and short texts leave the rest of theirs to
 // longer ones. The last sections are left whole if the shares would become too small.
 func fill(sections []Section, room int) (out string, left []Section) {
 	shown, least, headings := 0, 0, 0

@@ -7,16 +7,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// limit is what a known client cuts or refuses.
+// limit is a limit beyond which a known client cuts or refuses.
 type limit struct {
 	client string
 	of     subject
 	// most is the number of bytes, or of tools, that the client accepts; 0 for characters.
 	most int
-	// prefix is what the client puts in front of a tool's name and counts, if its user calls the
-	// gateway "gatehouse".
+	// prefix is the text that the client puts in front of a tool's name and counts, if its user
+	// calls the gateway "gatehouse".
 	prefix string
-	// beyond is what happens to what exceeds the limit.
+	// beyond describes what the client does beyond the limit.
 	beyond string
 }
 
@@ -45,8 +45,8 @@ var limits = []limit{
 	{"VS Code", toolCount, 128, "", "requests to the model fail"},
 }
 
-// Doubts says which tools exceed the limits of which clients. full says that clients get whole
-// descriptions.
+// Doubts returns a warning for each limit of a client that tools exceed. full says that clients get
+// whole descriptions.
 func Doubts(tools []mcp.Item, full bool) (doubts []string) {
 	for _, l := range limits {
 		if l.of == description && !full {
@@ -65,10 +65,10 @@ func Doubts(tools []mcp.Item, full bool) (doubts []string) {
 	return doubts
 }
 
-// LongInstructions says which clients cut instructions of n bytes.
+// LongInstructions names the clients that cut instructions of n bytes.
 func LongInstructions(n int) []string { return tooLong(instructions, n) }
 
-// LongDescription says which clients cut the description of a tool of n bytes.
+// LongDescription names the clients that cut a tool's description of n bytes.
 func LongDescription(n int) []string { return tooLong(description, n) }
 
 func tooLong(what subject, n int) (doubts []string) {
@@ -80,7 +80,7 @@ func tooLong(what subject, n int) (doubts []string) {
 	return doubts
 }
 
-// TooMany says which clients accept fewer than n tools.
+// TooMany names the clients that accept fewer than n tools.
 func TooMany(n int) (doubts []string) {
 	for _, l := range limits {
 		if l.of == toolCount && n > l.most {
@@ -90,7 +90,7 @@ func TooMany(n int) (doubts []string) {
 	return doubts
 }
 
-// exceeded returns the tool's name and what exceeds the limit, "" if nothing does.
+// exceeded names the tool and the part that exceeds the limit, "" for none.
 func (l limit) exceeded(tool mcp.Item) string {
 	size := 0
 	switch l.of {
@@ -111,7 +111,7 @@ func (l limit) exceeded(tool mcp.Item) string {
 	return fmt.Sprintf("%s (%d)", tool.Name, size)
 }
 
-// bound says what the client accepts.
+// bound describes what the client accepts.
 func (l limit) bound() string {
 	switch {
 	case l.of == characters:

@@ -2,7 +2,7 @@ package clients
 
 import "strings"
 
-// SignIn is how a known client becomes a client of an authorization server.
+// SignIn describes how a known client becomes a client of an authorization server.
 type SignIn struct {
 	Client string
 	// Document is the URL of the document about it, which is then its id (CIMD); "" for none.
@@ -58,11 +58,11 @@ var SignIns = []SignIn{
 	{Client: "LibreChat", Registers: true, Typed: true, Path: "/api/mcp/gatehouse/oauth/callback"},
 }
 
-// Server is how clients get in at an authorization server.
+// Server describes how clients get in at an authorization server.
 type Server struct {
-	// Document returns why a client whose id is the URL of its document does not get in, Register why
-	// one with these redirect URIs, none if nobody knows them, cannot register itself. Where the server
-	// is ours, the errors say what to change.
+	// Document returns why a client with the URL of its document as its id does not get in, Register
+	// why one with these redirect URIs, none if they are unknown, cannot register itself. Where the
+	// server is ours, the errors say what to change.
 	Document func(url string) error
 	Register func(redirects []string) error
 	// Known returns the id of a client that was made for redirect URIs, "" for none.
@@ -74,7 +74,7 @@ type Server struct {
 	Ours bool
 }
 
-// Entry is how a client gets in at a server.
+// Entry describes how a client gets in at a server.
 type Entry struct {
 	Client string `json:"client"`
 	// In says that it gets in, How in which way.
@@ -98,7 +98,7 @@ const (
 	elsewhere = "auth.server.registration.dcr.redirects needs the host that it is sent back to, unless that is the user's own machine"
 )
 
-// Entries says how each known client gets in at a server.
+// Entries returns the entry of each known client at a server.
 func Entries(server Server) (entries []Entry) {
 	for _, s := range SignIns {
 		entry := s.at(server)
@@ -108,7 +108,7 @@ func Entries(server Server) (entries []Entry) {
 	return entries
 }
 
-// at tries the entries of the client, first those for which its user has to do nothing.
+// at returns the client's first entry that works, beginning with those that need nothing of its user.
 func (s SignIn) at(server Server) Entry {
 	var changes []string
 	if s.Document != "" {

@@ -47,8 +47,8 @@ func AccountServers(servers []upstream.Config) (all []accounts.Server) {
 	return all
 }
 
-// AccountsSignIn is how users sign in at the pages of their accounts: as the section says, else as at the
-// gateway's own authorization server, else as operators do at the console.
+// AccountsSignIn returns the sign-in at the pages of users' accounts: that of the section, else of the
+// gateway's own authorization server, else of the console.
 func (c Config) AccountsSignIn() signin.Config {
 	switch server := c.Auth.Server; {
 	case !c.Accounts.SignIn.IsZero():
@@ -60,8 +60,8 @@ func (c Config) AccountsSignIn() signin.Config {
 	return c.Admin.Console.SignIn
 }
 
-// VaultConfig is the section "vault" with its defaults. The error says that there is no directory for
-// the tokens of the only user (auth.mode none).
+// VaultConfig returns the section "vault" with its defaults. The error says that there is no
+// directory for the tokens of the only user (auth.mode none).
 func (c Config) VaultConfig() (vault.Config, error) {
 	if c.Vault.Directory != "" || c.Auth.Identifies() || c.Sessions.Store == session.StoreRedis {
 		return c.Vault, nil
@@ -73,7 +73,7 @@ func (c Config) VaultConfig() (vault.Config, error) {
 	return c.Vault, err
 }
 
-// checkAccounts returns what is wrong with the section "vault", and with servers at which users have
+// checkAccounts returns mistakes in the section "vault", and in servers at which users have
 // accounts. others are the keys of other sections.
 func checkAccounts(c Config, others ...mcp.Secret) error {
 	var found problems.List

@@ -75,8 +75,8 @@ type Config struct {
 	Policy policy.Config `yaml:"policy"`
 	// Limits bound how often something is used. Default none.
 	Limits policy.Limits `yaml:"limits"`
-	// Hooks look at what calls say: at arguments before a server gets them, and at results before
-	// a client does. Default none.
+	// Hooks inspect the content of calls: arguments before a server gets them, and results before a
+	// client does. Default none.
 	Hooks hooks.Config `yaml:"hooks"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
 	// required.
@@ -87,7 +87,7 @@ type Config struct {
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Views are further endpoints, each with a selection of what policy allows. Default none.
 	Views []view.Config `yaml:"views"`
-	// Pinning holds upstreams to what was approved of them. Default: off.
+	// Pinning holds upstreams to their approved definitions. Default: off.
 	Pinning pinning.Config `yaml:"pinning"`
 	// Skills says how skills are offered to hosts that know no form of them.
 	Skills loadskill.Config `yaml:"skills"`
@@ -102,13 +102,13 @@ type Config struct {
 	Tracing tracing.Config `yaml:"tracing"`
 	// Telemetry says what the gateway reports about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
-	// Admin says what operators are served.
+	// Admin has the API and the console for operators.
 	Admin Admin `yaml:"admin"`
-	// ShutdownDelay is how long the gateway continues after the signal to stop, so that load
-	// balancers notice the stop by /readyz. Meanwhile, new sessions are refused and everything
+	// ShutdownDelay is the time for which the gateway continues after the signal to stop, so that
+	// load balancers notice the stop by /readyz. Meanwhile, new sessions are refused and everything
 	// else is served. Default 0s, at most 10m.
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay, the default"`
-	// ShutdownTimeout is how long running calls may continue after that. Default 30s.
+	// ShutdownTimeout is the time for which running calls may continue after that. Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
 
 	// Written has the values with references, as the file has them, by their paths, such as
@@ -125,7 +125,7 @@ type Telemetry struct {
 // Admin is the section "admin".
 type Admin = console.Section
 
-// Validate returns everything that is wrong, each problem prefixed with the path of its key.
+// Validate returns all mistakes, each prefixed with the path of its key.
 func (c Config) Validate() error {
 	given := c
 	c = c.WithDefaults()
@@ -185,7 +185,7 @@ func (c Config) Validate() error {
 	return found.Err()
 }
 
-// proofs are what callers prove with who they are, by auth.mode.
+// proofs name the credential that identifies callers, by auth.mode.
 var proofs = map[string]string{auth.ModeOAuth: "token", auth.ModeKeys: "key"}
 
 // UpstreamNames returns the names of all upstreams.
@@ -196,7 +196,7 @@ func (c Config) UpstreamNames() (names []string) {
 	return names
 }
 
-// Issuers returns the issuers whose tokens are accepted.
+// Issuers returns the issuers of accepted tokens.
 func (c Config) Issuers() (urls []string) {
 	for _, iss := range c.Auth.Issuers {
 		urls = append(urls, iss.URL)
@@ -204,7 +204,7 @@ func (c Config) Issuers() (urls []string) {
 	return urls
 }
 
-// CallerIssuers returns the issuers that callers have: also that of API keys.
+// CallerIssuers returns the issuers of callers, including that of API keys.
 func (c Config) CallerIssuers() []string {
 	if c.Auth.Keys.IsZero() {
 		return c.Issuers()
@@ -311,7 +311,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// loopbackURL is the URL of an endpoint that only this machine reaches.
+// loopbackURL returns the URL of an endpoint that only this machine reaches.
 func loopbackURL(listen string) string { return "http://" + listen + defaultEndpoint }
 
 // Path returns the path of the endpoint.
@@ -375,7 +375,7 @@ func (c Config) Hosts() []string {
 	return hosts
 }
 
-// UpstreamKey is the path of the key of an upstream.
+// UpstreamKey returns the path of the key of an upstream.
 func UpstreamKey(i int, u upstream.Config) string {
 	if u.Name == "" {
 		return fmt.Sprintf("upstreams[%d]", i)
@@ -420,7 +420,7 @@ func (c *Config) resolvePaths(dir string) {
 	}
 }
 
-// checkReplicas returns what is wrong with the section "replicas".
+// checkReplicas returns mistakes in the section "replicas".
 func (c Config) checkReplicas() error {
 	shared := c.Sessions.Store == session.StoreRedis
 	switch {
@@ -432,7 +432,7 @@ func (c Config) checkReplicas() error {
 	return c.Replicas.Validate()
 }
 
-// InFlight is http.max_in_flight_bytes, or its default under a memory limit in bytes
+// InFlight returns http.max_in_flight_bytes, or its default under a memory limit in bytes
 // (GOMEMLIMIT). Without a memory limit, limit is the largest integer.
 func (c Config) InFlight(limit int64) int64 {
 	if c.HTTP.MaxInFlightBytes != 0 {
@@ -442,7 +442,7 @@ func (c Config) InFlight(limit int64) int64 {
 	return max(min(front.DefaultInFlight, limit/memoryShare), least)
 }
 
-// memoryDoubts reports upstreams whose largest answers exceed what one user may hold.
+// memoryDoubts reports upstreams with answers that may exceed what one user may hold.
 func (c Config) memoryDoubts(limit int64) (doubts problems.List) {
 	share := c.InFlight(limit) / 2
 	for i, u := range c.Upstreams {
@@ -454,7 +454,7 @@ func (c Config) memoryDoubts(limit int64) (doubts problems.List) {
 	return doubts
 }
 
-// Rules is the policy in force. Without authentication and without a policy, everything is
+// Rules returns the policy in force. Without authentication and without a policy, everything is
 // allowed to everyone who reaches the loopback listener.
 func (c Config) Rules() policy.Config {
 	if c.Policy.IsZero() && !c.Auth.Identifies() {

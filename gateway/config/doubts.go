@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// whoDoubts reports sets of callers that have nobody, because nobody says who they are.
+// whoDoubts reports sets of callers that are empty, because callers are not identified.
 func whoDoubts(c Config) (doubts problems.List) {
 	if c.Auth.Identifies() {
 		return nil

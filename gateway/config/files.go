@@ -34,8 +34,8 @@ func CertificatesOf(c Config) []Certificates {
 	return all
 }
 
-// checkFiles returns what is wrong with the files and directories without which a gateway does not
-// start. Their paths are absolute.
+// checkFiles returns problems of the files and directories without which a gateway does not start.
+// Their paths are absolute.
 func checkFiles(c Config) error {
 	var found problems.List
 	for _, files := range CertificatesOf(c) {

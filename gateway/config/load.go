@@ -33,11 +33,11 @@ const MaxBytes = 1 << 20
 // Problem is one error, or as a warning one doubtful point, in a configuration.
 type Problem = strictyaml.Problem
 
-// Error is everything that is wrong with a configuration, sorted by position.
+// Error holds all problems of a configuration, sorted by position.
 type Error = strictyaml.Error
 
-// Load reads a configuration file. Relative paths in it start at its directory. The
-// error is a *Error with everything that is wrong. Warnings are returned in either case.
+// Load reads a configuration file. Relative paths in it start at its directory. The error is a
+// *Error with all problems. Warnings are returned in either case.
 func Load(file string) (cfg Config, warnings []Problem, err error) {
 	l, err := Read(file, nil)
 	return l.Config, l.Warnings, err
@@ -47,7 +47,7 @@ func Load(file string) (cfg Config, warnings []Problem, err error) {
 type Loaded struct {
 	Config   Config
 	Warnings []Problem
-	Doubts   []Problem         // what is probably not meant, but for API keys, which are findings of their own
+	Doubts   []Problem         // probable mistakes, except API keys, which are findings of their own
 	Pending  []Problem         // the keys that wait for a restart, as warnings, too
 	Revision string            // the first digits of the file's SHA-256
 	Places   map[string]string // of the rules of policy by their names, file:line
@@ -57,7 +57,7 @@ type Loaded struct {
 	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 }
 
-// Read is Load with all that was found. If holds, the current configuration, is given, keys that only a
+// Read is Load with a full result. If holds, the current configuration, is given, keys that only a
 // restart can change stay as they are there.
 func Read(file string, holds *Config) (Loaded, error) {
 	data, _, this, err := strictyaml.SeeFile(file, MaxBytes)
@@ -70,7 +70,7 @@ func Read(file string, holds *Config) (Loaded, error) {
 	return l, err
 }
 
-// RevisionOf is the revision of a configuration file.
+// RevisionOf returns the revision of a configuration file.
 func RevisionOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:6])
@@ -158,7 +158,7 @@ func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]stri
 	return places
 }
 
-// ReadGiven reads a file as ReadBlindly does its text.
+// ReadGiven reads a file as ReadBlindly reads a text.
 func ReadGiven(file string) (Loaded, error) {
 	data, _, _, err := strictyaml.SeeFile(file, MaxBytes)
 	if err != nil {
@@ -171,9 +171,9 @@ func unreadable(file string, err error) error {
 	return &Error{Problems: []Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
 }
 
-// ReadBlindly reads the text of somebody who may know neither the environment nor the files of
-// this machine, only what known says of variables; nil for nothing. Of lines with references, it
-// does not say what is wrong, except where calls are decided by them.
+// ReadBlindly reads the text of a person who may know neither the environment nor the files of this
+// machine, only the variables in known; nil for none. It does not report mistakes in lines with
+// references, except where calls are decided by them.
 func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l Loaded, err error) {
 	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.Config)
 	lines := bytes.Split(data, []byte("\n"))
@@ -208,7 +208,7 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	return d
 }
 
-// checkFiles reports the files and directories without which a gateway does not start.
+// checkFiles reports problems of the files and directories without which a gateway does not start.
 func (l Loaded) checkFiles() error {
 	if problems := l.document.Locate(checkFiles(l.Config)); len(problems) > 0 {
 		return &Error{Problems: problems}
@@ -216,7 +216,7 @@ func (l Loaded) checkFiles() error {
 	return nil
 }
 
-// File is the file of the configuration.
+// File watches the file of the configuration.
 type File struct {
 	Path string
 
@@ -225,8 +225,8 @@ type File struct {
 	last  []strictyaml.Seen // at the last look
 }
 
-// Load reads the file. For a gateway that is to start, for which nothing holds, it looks at the files and
-// directories that it names, too.
+// Load reads the file. For a gateway that is to start (holds is nil), it checks the files and directories
+// that the file names, too.
 func (f *File) Load(holds *Config) (Loaded, error) {
 	l, err := Read(f.Path, holds)
 	if err == nil && holds == nil {
@@ -238,7 +238,7 @@ func (f *File) Load(holds *Config) (Loaded, error) {
 	return l, err
 }
 
-// Still reports as an error that the file has another revision.
+// Still returns an error if the file has another revision.
 func (f *File) Still(revision string) error {
 	data, _, _, err := strictyaml.SeeFile(f.Path, MaxBytes)
 	if err == nil && RevisionOf(data) != revision {
@@ -247,7 +247,7 @@ func (f *File) Still(revision string) error {
 	return err
 }
 
-// Saved notes that the file has been written, and what references in it name.
+// Saved records that the file has been written, and the files that references in it name.
 func (f *File) Saved(l Loaded) {
 	_, _, this, _ := strictyaml.SeeFile(f.Path, MaxBytes)
 	f.mu.Lock()
@@ -269,7 +269,7 @@ func (f *File) Changed() bool {
 	return settled && !slices.Equal(now, f.files)
 }
 
-// doubts returns what is allowed but probably not meant.
+// doubts returns settings that are allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c),
 		loopDoubts(c), c.memoryDoubts(debug.SetMemoryLimit(-1)))
@@ -285,7 +285,7 @@ func (c Config) doubts() error {
 	return doubts.Err()
 }
 
-// exchangeDoubts reports upstreams whose tokens are exchanged where those of auth.server are not known.
+// exchangeDoubts reports upstreams with tokens exchanged at a server that does not know those of auth.server.
 func (c Config) exchangeDoubts() (doubts problems.List) {
 	for i, u := range c.Upstreams {
 		doubts.When(c.Auth.Server.Enabled && Enabled(u) && u.Auth.Type == outbound.TypeTokenExchange,
@@ -294,7 +294,7 @@ func (c Config) exchangeDoubts() (doubts problems.List) {
 	return doubts
 }
 
-// auditDoubts returns what is probably not meant.
+// auditDoubts returns probable mistakes in the section "audit".
 func auditDoubts(c Config) (doubts problems.List) {
 	for i, r := range c.Policy.Rules {
 		doubts.When(len(r.Record.Arguments) > 0 && c.Audit.IsZero() && !c.Admin.Operated(),
@@ -303,7 +303,7 @@ func auditDoubts(c Config) (doubts problems.List) {
 	return doubts
 }
 
-// PolicyDoubts returns what is probably not meant in policy, limits and hooks.
+// PolicyDoubts returns probable mistakes in policy, limits and hooks.
 func (c Config) PolicyDoubts() (doubts problems.List) {
 	servers := c.UpstreamNames()
 	doubts.At("policy", c.Policy.Doubts(servers)...)
@@ -312,7 +312,7 @@ func (c Config) PolicyDoubts() (doubts problems.List) {
 	return doubts
 }
 
-// Operators returns the section admin of a file, and what is wrong with it, whatever the rest of the file is like.
+// Operators returns the section admin of a file, and its mistakes, even if the rest of the file is invalid.
 func Operators(file string) (Admin, error) {
 	data, _, _, err := strictyaml.SeeFile(file, MaxBytes)
 	if err != nil {
@@ -328,7 +328,7 @@ func Operators(file string) (Admin, error) {
 	return cfg.Admin, nil
 }
 
-// DecidesBlindly says where something that decides is a reference that was not looked up.
+// DecidesBlindly returns an error for references that were not looked up but decide on calls.
 func DecidesBlindly(l Loaded) error {
 	var found problems.List
 	blind := func(key string, section any) {

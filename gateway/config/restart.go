@@ -42,7 +42,7 @@ func UntilRestart(c, holds Config) (Config, error) {
 	return c, found.Err()
 }
 
-// sessionsUntilRestart returns the section as it holds, with the next one's user of Redis.
+// sessionsUntilRestart returns the section in force, with the next one's user of Redis.
 func sessionsUntilRestart(holds, next session.Config) session.Config {
 	now, then := holds, next
 	now.Redis, then.Redis = now.Redis.WithoutUser(), then.Redis.WithoutUser()
@@ -53,8 +53,8 @@ func sessionsUntilRestart(holds, next session.Config) session.Config {
 	return holds
 }
 
-// adminUntilRestart returns the section as it holds, with the next one's operators: only whether
-// there are an API and a console cannot change.
+// adminUntilRestart returns the section in force, with the next one's operators: only whether there
+// are an API and a console cannot change.
 func adminUntilRestart(holds, next console.Section) console.Section {
 	holds.Rules = next.Rules
 	if holds.API.IsZero() == next.API.IsZero() {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
 
-// ownServer says how clients get in at the gateway's own authorization server.
+// ownServer describes how clients get in at the gateway's own authorization server.
 func ownServer(s auth.ServerConfig) clients.Server {
 	who := s.Clientele()
 	denied := func(names ...string) error {

@@ -24,9 +24,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Summary is what a configuration means, for people. It contains no secrets.
+// Summary describes a configuration for people. It contains no secrets.
 type Summary struct {
-	admin.State // but for what became of the file
+	admin.State // except the result of reading the file
 
 	Keys      int             `json:"keys"` // API keys
 	Accepted  []auth.Accepted `json:"accepted,omitempty"`
@@ -50,7 +50,7 @@ type Summary struct {
 	Prompt     string `json:"prompt,omitempty"`
 }
 
-// auditSummary says where records go, "" for nowhere.
+// auditSummary names the sinks of records, "" for none.
 func auditSummary(c audit.Config) string {
 	var sinks []string
 	for _, s := range c.Sinks {
@@ -70,7 +70,7 @@ func auditSummary(c audit.Config) string {
 	return strings.Join(sinks, ", ") + "; " + full + "; " + key
 }
 
-// pinningSummary says which upstreams are pinned.
+// pinningSummary names the pinned upstreams.
 func pinningSummary(c Config) string {
 	var parts []string
 	for _, mode := range []string{pinning.Block, pinning.Warn} {
@@ -90,7 +90,7 @@ func pinningSummary(c Config) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(parts, "; "), c.Pinning.File)
 }
 
-// vaultSummary says what seals users' tokens.
+// vaultSummary describes what seals users' tokens.
 func vaultSummary(c vault.Config) string {
 	switch {
 	case c.Transit != vault.Transit{}:
@@ -178,7 +178,7 @@ func (c Config) Summary() Summary {
 	return s
 }
 
-// policySummary says what holds if no rule matches, and how many rules there are.
+// policySummary describes the default effect of policy, and the number of its rules.
 func (c Config) policySummary() string {
 	rules := c.Rules()
 	count := fmt.Sprintf("%d rules", len(rules.Rules))
@@ -191,7 +191,7 @@ func (c Config) policySummary() string {
 	return fmt.Sprintf("default %s, %s", cmp.Or(rules.Default, policy.DefaultDeny), count)
 }
 
-// TransportOf is how an upstream is reached, as configured or deduced.
+// TransportOf returns the transport of an upstream, as configured or deduced.
 func TransportOf(u upstream.Config) string {
 	switch {
 	case u.Transport != "" && u.Transport != "auto":
@@ -204,8 +204,8 @@ func TransportOf(u upstream.Config) string {
 	return "stdio"
 }
 
-// runners are programs whose first argument that is not an option names the package that they
-// fetch and run.
+// runners are programs that fetch and run a package: their first argument that is not an option
+// names it.
 var runners = []string{"npx", "uvx", "bunx"}
 
 // runs returns the package that a runner runs, "" for other commands.
@@ -220,7 +220,7 @@ func runs(u upstream.Config) string {
 	return ""
 }
 
-// Late says why an upstream may not have answered in time.
+// Late returns why an upstream may not have answered in time.
 func Late(u upstream.Config) string {
 	if runs(u) == "" {
 		return "no answer in time"
@@ -229,8 +229,8 @@ func Late(u upstream.Config) string {
 		" may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
 }
 
-// Target says where an upstream is, without what may be secret: what references stand for, a query, a path by
-// which a server knows its callers, and the arguments of a program.
+// Target returns the URL or program of an upstream, without what may be secret: what references stand for, a
+// query, a path by which a server knows its callers, and arguments.
 func (c Config) Target(u upstream.Config) string {
 	u = c.asWritten(u)
 	switch {
@@ -259,14 +259,14 @@ func (c Config) asWritten(u upstream.Config) upstream.Config {
 // client overrides the mode of an upstream, which overrides the general mode.
 type Disclosure struct {
 	disclosure.Config `yaml:",inline"`
-	// Clients are callers to whom tools are described in a mode of their own. The first entry
-	// that matches a caller decides. Default none.
+	// Clients are callers with a mode of their own. The first entry that matches a caller decides.
+	// Default none.
 	Clients []DisclosureClient `yaml:"clients"`
 }
 
 // DisclosureClient is the mode for some callers.
 type DisclosureClient struct {
-	// Who they are, as in rules of policy. Required.
+	// Who selects these callers, as in rules of policy. Required.
 	Who policy.Who `yaml:"who"`
 	// Mode is full or progressive. Required.
 	Mode string `yaml:"mode"`
@@ -291,7 +291,7 @@ func (d Disclosure) validate(issuers []string) error {
 	return found.Err()
 }
 
-// checkDisclosure returns what is wrong with the settings for one upstream.
+// checkDisclosure returns mistakes in the settings for one upstream.
 func checkDisclosure(u upstream.Disclosure) error {
 	var found problems.List
 	found.At("disclosure: mode", disclosure.CheckMode(u.Mode))

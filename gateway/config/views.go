@@ -63,7 +63,7 @@ func checkViews(c Config, found *problems.List) {
 		found.Add("views: %d are more than %d", len(c.Views), maxViews)
 		return
 	}
-	taken := map[string]string{c.Path(): "the endpoint"} // who has a path
+	taken := map[string]string{c.Path(): "the endpoint"} // the owners of paths
 	if sse := c.SSEPath(); sse != front.SSEOff {
 		taken[sse], taken[sse2024.Messages(sse)] = "HTTP+SSE", "HTTP+SSE"
 	}
@@ -101,7 +101,7 @@ func checkViews(c Config, found *problems.List) {
 	}
 }
 
-// viewDoubts returns what is probably not meant in views.
+// viewDoubts returns probable mistakes in views.
 func viewDoubts(c Config) (doubts problems.List) {
 	for i, v := range c.Views {
 		doubts.At(ViewKey(i, v), v.Rule().Doubts(c.UpstreamNames())...)
@@ -117,7 +117,7 @@ func viewDoubts(c Config) (doubts problems.List) {
 	return doubts
 }
 
-// ViewKey is the path of the key of a view.
+// ViewKey returns the path of the key of a view.
 func ViewKey(i int, v view.Config) string {
 	if v.Name == "" {
 		return fmt.Sprintf("views[%d]", i)
@@ -137,8 +137,8 @@ func ViewNamed(c Config, name string) (view.Config, error) {
 	return c.Views[i], nil
 }
 
-// ShortTarget returns what a name without a prefix stands for at a view that drops prefixes, as far
-// as the configuration tells: what exactly one upstream could show under this name.
+// ShortTarget returns the target of a name without a prefix at a view that drops prefixes, as far
+// as the configuration tells: exactly one upstream could show it.
 func ShortTarget(c Config, name, kind, short string) (found mcp.Target, ok bool) {
 	cfg, err := ViewNamed(c, name)
 	if err != nil || !cfg.DropPrefixes || kind != mcp.KindTools && kind != mcp.KindPrompts {

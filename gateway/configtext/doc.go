@@ -1,7 +1,7 @@
 // Package configtext shows operators the text of the configuration, and changes it.
 //
-// It owns what of the text is a secret and its mask, the text with defaults filled in, the
-// differences between two texts, and the way in which a changed text gets into its file. It
-// leaves what a configuration may say, and what a reload does with it, to gateway, and who may
-// see or change it to gateway/admin. It starts no goroutines.
+// It owns the secrets in the text and their mask, the text with defaults filled in, the differences
+// between two texts, and how a changed text gets into its file. It leaves what a configuration may
+// say, and what a reload does with it, to gateway, and who may see or change it to gateway/admin.
+// It starts no goroutines.
 package configtext

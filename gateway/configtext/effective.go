@@ -12,11 +12,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// defaultComment stands behind what is not in the file.
+// defaultComment marks values that are not in the file.
 const defaultComment = "# default"
 
-// Effective returns a masked text without its comments, and with what the file leaves out and the
-// configuration, a struct, has nevertheless: its defaults.
+// Effective returns a masked text without its comments, and with the defaults that the file leaves
+// out and the configuration, a struct, has.
 func Effective(masked string, cfg any) (string, error) {
 	root, err := parse([]byte(masked))
 	if err != nil {
@@ -39,7 +39,7 @@ func Effective(masked string, cfg any) (string, error) {
 	return b.String(), nil
 }
 
-// fill adds to a node what v has and the node has not.
+// fill adds the values of v that a node lacks.
 func fill(n *yaml.Node, v reflect.Value) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -147,7 +147,7 @@ func notEmpty(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// duration writes a duration as people do: 1h, not 1h0m0s.
+// duration writes a duration without units that are zero: 1h, not 1h0m0s.
 func duration(d time.Duration) string {
 	text := d.String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {

@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-// Mask stands in place of a secret.
+// Mask replaces a secret.
 const Mask = "<secret>"
 
-// ErrNotShown is the error for a text in which secrets cannot be told from the rest.
+// ErrNotShown is the error for a text in which secrets cannot be found reliably.
 var ErrNotShown = errors.New("it is not valid YAML, so what is secret in it cannot be told: correct it on the machine of the gateway")
 
 // Masked returns a text with Mask in place of each secret that stands in it literally. shape is
@@ -68,8 +68,8 @@ func Masked(text []byte, shape reflect.Type) (string, error) {
 	return masked, nil
 }
 
-// masksAll reports whether a masked text still is what it was, without secrets. Names of anchors,
-// aliases and tags, which no configuration has, may be passwords.
+// masksAll reports whether a masked text has as many nodes as before, and no secrets. Names of
+// anchors, aliases and tags, which no configuration has, may be passwords.
 func masksAll(masked string, shape reflect.Type, nodes int) bool {
 	root, err := parse([]byte(masked))
 	all := flat(root, nil)
@@ -113,7 +113,7 @@ type masker struct {
 	starts []int // of its lines
 }
 
-// place is where a node stands.
+// place describes the position of a node.
 type place struct {
 	shape reflect.Type // what it is read into, nil if that is not known
 	name  string       // the key that it stands under
@@ -290,7 +290,7 @@ const (
 	leastAnywhere   = 16
 )
 
-// maskComments masks what is repeated of secrets, and secrets of commented-out keys.
+// maskComments masks repeated secrets, and secrets of commented-out keys.
 func maskComments(text string, hidden []string) string {
 	for _, secret := range hidden {
 		if len(secret) >= leastAnywhere {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Values of the tag secret, at fields whose value is a URL.
+// Values of the tag secret, at fields that hold a URL.
 const (
 	tagPath = "path" // servers may know their callers by its path
 	tagUser = "user" // only its user information is secret
 )
 
 var (
-	// mark ends a line of the file whose literal values may be shown.
+	// mark ends a line of the file with literal values that may be shown.
 	mark = regexp.MustCompile(`\s#\s*public\s*$`)
 	// harmless matches switches, ports and the like.
 	harmless = regexp.MustCompile(`^(?:true|false|[0-9]{1,5})$`)
@@ -30,7 +30,7 @@ var (
 	referred = regexp.MustCompile(`\$\{[^}]*\}`)
 )
 
-// literal returns what stands in a text beside its references.
+// literal returns a text without its references.
 func literal(text string) string {
 	parts := strings.Split(text, "$${")
 	for i, part := range parts {
@@ -39,8 +39,8 @@ func literal(text string) string {
 	return strings.Join(parts, "$${")
 }
 
-// ServerURL returns what may be shown of the URL of a server, as the file has it. It leaves out the
-// query, and a path that a person would not write by hand: it may be what a server knows its callers by.
+// ServerURL returns the public part of the URL of a server, as the file has it. It leaves out the query,
+// and a path that a person would not write by hand: a server may know its callers by it.
 func ServerURL(text string) string {
 	bare, _, _ := strings.Cut(text, "?")
 	bare, _, _ = strings.Cut(bare, "#")
@@ -62,7 +62,7 @@ func plainPath(text string) bool {
 	return plainWords(path)
 }
 
-// plainServer is plainPath for all that a server gets of a URL.
+// plainServer is plainPath for the whole part of a URL that a server gets.
 func plainServer(text string) bool {
 	bare, query, _ := strings.Cut(literal(text), "?")
 	values, err := url.ParseQuery(query)

@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	// secretName matches names of what is mostly secret.
+	// secretName matches names of values that are mostly secret.
 	secretName = regexp.MustCompile(`(?i)auth|token|secret|passw|pwd|pass$|key|credential|cookie|bearer|dsn|(^|[_-])pat$`)
-	// plainName matches names that secretName matches, too, of what is not.
+	// plainName matches names that secretName matches, too, of values that are not secret.
 	plainName = regexp.MustCompile(`(?i)author|keyboard|keyword|(file|path|dir|id)$`)
 	// scheme matches the value of a header Authorization.
 	scheme = regexp.MustCompile(`(?i)\b(?:bearer|basic|token|apikey) +[^\s"'$<]{6,}`)
@@ -25,10 +25,10 @@ var (
 	random  = regexp.MustCompile(`^[A-Za-z0-9+/_=-]{20,}$`)
 )
 
-// leastAssigned is how long the value of a secret name is at least, in bytes.
+// leastAssigned is the least length of the value of a secret name, in bytes.
 const leastAssigned = 6
 
-// SecretName reports whether what has this name is mostly a secret: a header, a variable, a flag.
+// SecretName reports whether values of this name are mostly secret: a header, a variable, a flag.
 func SecretName(name string) bool {
 	return secretName.MatchString(name) && !plainName.MatchString(name)
 }
@@ -50,7 +50,7 @@ func SecretValue(text string) bool {
 	return len(assignedSecrets(text)) > 0
 }
 
-// assignedSecrets returns where values of secret names stand, and random ones.
+// assignedSecrets returns the positions of values of secret names, and of random ones.
 func assignedSecrets(text string) (found [][2]int) {
 	for _, at := range named.FindAllStringSubmatchIndex(text, -1) {
 		m := value.FindStringSubmatchIndex(text[at[1]:])
@@ -66,7 +66,7 @@ func assignedSecrets(text string) (found [][2]int) {
 	return found
 }
 
-// leastInPath is how long a secret in the path of a URL is at least, in bytes. Ids, such as those of
+// leastInPath is the least length of a secret in the path of a URL, in bytes. Ids, such as those of
 // authorization servers, have 20 random characters.
 const leastInPath = 24
 
@@ -95,11 +95,11 @@ func secretLink(text string) bool {
 	return false
 }
 
-// leastEntropy is how many bits each character of a random text has at least. Base64 of 20
-// random characters has about 4, English words and paths have less.
+// leastEntropy is the least number of bits in each character of a random text. Base64 of 20 random
+// characters has about 4, English words and paths have less.
 const leastEntropy = 3.9
 
-// isRandom reports whether nobody would write such a text by hand.
+// isRandom reports whether a text looks random: no person would write it by hand.
 func isRandom(text string) bool {
 	switch {
 	case uuid.MatchString(text): // ids of clients, tenants and audiences
