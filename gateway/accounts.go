@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// accountsFlow is how users sign in at the pages of their accounts, nil if nothing says it.
+// accountsFlow returns the sign-in flow for the pages of users' accounts, nil for none.
 func accountsFlow(cfg config.Config, issuers *auth.Auth, key *seal.Key, ended *signin.Ended) *signin.Flow {
 	s := cfg.AccountsSignIn()
 	if s.ClientID == "" || len(cfg.Auth.Issuers) == 0 {
@@ -38,14 +38,14 @@ func askForToken(f *signin.Flow, cfg auth.Config, publicURL string) {
 		f.Scopes = cfg.WithDefaults(publicURL).ScopesSupported
 	}
 	for _, iss := range cfg.Issuers {
-		// A provider whose tokens name another audience knows no resources, and may refuse them.
+		// A provider with another audience in its tokens knows no resources, and may refuse them.
 		if iss.URL == f.Issuer && (len(iss.Audiences) == 0 || mcp.HasIdentifier(iss.Audiences, publicURL)) {
 			f.Resource = publicURL
 		}
 	}
 }
 
-// withPages serves the pages of accounts beside other paths.
+// withPages adds the pages of accounts to the handler of other paths.
 func withPages(pages, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if accounts.Serves(r.URL.EscapedPath()) {
@@ -56,7 +56,7 @@ func withPages(pages, others http.Handler) http.Handler {
 	})
 }
 
-// fromHere serves requests of this machine alone, where the only user is.
+// fromHere serves only requests from this machine, which has the only user.
 func fromHere(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopback.SentByAny(r) {
@@ -68,8 +68,8 @@ func fromHere(pages http.Handler) http.Handler {
 	})
 }
 
-// asksSignIn is the stage that asks users to sign in at servers, none if they have no accounts
-// anywhere.
+// asksSignIn makes the stage that asks users to sign in at servers; it does nothing if they have no
+// accounts anywhere.
 func asksSignIn(with *accounts.Accounts, servers []upstream.Config) mcp.Middleware {
 	if with == nil || !config.HasAccounts(servers) {
 		return func(next mcp.Handler) mcp.Handler { return next }

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// serveConsole adds the console to what operators are served.
+// serveConsole adds the console to the routes for operators.
 func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	pages, err := console.New(console.Deps{
 		Guard: console.NewGuard(g.graph().cfg.Admin.At(), staff{g}, g.console.people),
@@ -42,7 +42,7 @@ func serveConsole(g *Gateway, api *admin.API, mux *http.ServeMux) error {
 	return nil
 }
 
-// staff knows who may look at the console under the graph that holds.
+// staff decides who may look at the console under the current graph.
 type staff struct{ *Gateway }
 
 func (s staff) Console() console.Config           { return s.graph().cfg.Admin.Console }
@@ -53,11 +53,11 @@ func (s staff) SignsIn(person *mcp.Caller) bool {
 	return flow != nil && flow.Issuer == person.Issuer
 }
 
-// visitors are those who look at the console.
+// visitors holds the sign-ins of people at the console.
 type visitors struct {
 	people *signin.Sessions // nil without a console
 	flows  *seal.Key        // for sign-ins that have begun
-	ended  *signin.Ended    // those that have ended
+	ended  *signin.Ended    // sign-ins that have ended
 }
 
 // flow returns how people sign in to the console under a graph, nil if they do not.

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// current is the graph that holds, with the upstreams of earlier ones that still have calls.
-// What outlives graphs asks it.
+// current holds the graph in force, and the upstreams of earlier ones that still have calls. Parts
+// that outlive graphs ask it.
 type current struct {
 	now   atomic.Pointer[graph]
 	calls *handover.Switch // leads to the pipeline of the graph
@@ -41,7 +41,7 @@ func newCurrent() *current {
 	return c
 }
 
-// graph returns the graph that holds, nil until there is one.
+// graph returns the graph in force, nil until there is one.
 func (c *current) graph() *graph { return c.now.Load() }
 
 // members returns all upstreams that are not closed.
@@ -90,7 +90,7 @@ func (c *current) endUnused(m *member, log *slog.Logger) {
 func (c *current) close(ctx context.Context) error {
 	c.stopRetiring()
 	err := closeAll(ctx, c.members())
-	c.retirements.Wait() // those that were closing by themselves have been closed here, too
+	c.retirements.Wait() // the ones that closed by themselves have ended, too
 	return err
 }
 
@@ -109,8 +109,8 @@ func (c *current) RootsChanged(session string) {
 	}
 }
 
-// Tell passes an event of an upstream to a client's session (upstream.Clients): log messages to
-// what the client listens to, so that hooks see them, and what is the gateway's own at once.
+// Tell passes an event of an upstream to a client's session (upstream.Clients): log messages through
+// the client's listening call, so that hooks see them, and the gateway's own events at once.
 func (c *current) Tell(server, session string, e mcp.Event) {
 	if now := c.graph(); e.Method != mcp.NoteMessage {
 		c.front.Sessions.Tell(session, e)
@@ -131,7 +131,7 @@ func (c *current) approves(rules []string, by *mcp.Caller) bool {
 	return c.graph().rules.Approves(rules, by)
 }
 
-// holds reports whether a caller is still good.
+// holds reports whether a caller is still valid.
 func (c *current) holds(ctx context.Context, caller *mcp.Caller) bool {
 	return c.graph().holds(ctx, caller)
 }
@@ -139,7 +139,7 @@ func (c *current) holds(ctx context.Context, caller *mcp.Caller) bool {
 // ruleAt returns the place of a rule in the configuration file, "" if there is none.
 func (c *current) ruleAt(rule string) string { return (*c.places.Load())[rule] }
 
-// keeps returns what is recorded of the arguments of calls on which a rule decides.
+// keeps returns the recorded parts of the arguments of calls on which a rule decides.
 func (c *current) keeps(rule string) *record.Keep { return c.graph().rules.Keeps(rule) }
 
 // era returns the revision that a server speaks, "" while it is not known, and whether it keeps sessions.
@@ -170,7 +170,7 @@ func (c *current) configured(name string) upstream.Config {
 	return upstream.Config{}
 }
 
-// signedIn has the lists of a server asked for again for a user.
+// signedIn tells the catalog that a user has signed in or out at a server.
 func (c *current) signedIn(server string, caller *mcp.Caller) {
 	c.graph().catalog.SignedIn(server, caller)
 }

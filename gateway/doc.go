@@ -8,17 +8,17 @@
 // Requests that other replicas forward arrive through internal/cluster at front.Forwarded, and
 // continue from there.
 //
-// Three structs are made one after the other, and end in reverse: what outlives everything, and
-// replicas share (stores.go), the graph that the configuration shapes (graph.go), and what serves
-// (gateway.go). What is older than a graph asks for the one that holds (current.go).
+// Three structs are made one after the other, and end in reverse: shared, which outlives graphs and
+// has what replicas share (stores.go), the graph that the configuration shapes (graph.go), and
+// serving (gateway.go). Parts that are older than a graph ask for the one in force (current.go).
 //
 // It owns the order of start and stop (gateway.go), how a reload replaces the graph (reload.go), the
-// order of the pipeline (pipeline.go), the routes (routes.go), what operators' questions are answered
-// from (operators.go), and connecting to servers without serving anybody (inspect.go). It leaves the
+// order of the pipeline (pipeline.go), the routes (routes.go), the sources of answers to operators
+// (operators.go), and connecting to servers without serving clients (inspect.go). It leaves the
 // configuration to gateway/config, records to gateway/observe, the answers themselves to the packages
 // that gateway/admin is made of, what a trial finds to gateway/trial, readiness to gateway/diagnose,
-// the time that each step of a stop gets to gateway/lifecycle, signals and
-// exit codes to cmd/gatehouse, and everything about MCP to the packages below.
+// the time that each step of a stop gets to gateway/lifecycle, signals and exit codes to
+// cmd/gatehouse, and everything about MCP to the packages below.
 //
 // A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for the keys
 // of issuers, one that watches the configuration file, and one for each upstream that a reload

@@ -31,10 +31,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Limits of the HTTP server. Streams last as long as their clients, and calls as long as they
-// need: the front sets its own deadlines before it reads a body and before it writes. For all
-// other connections these limits hold; otherwise a client that neither sends nor reads would
-// hold its connection, and a stop would wait for it.
+// Limits of the HTTP server. Streams last as long as their clients, and calls as long as they need:
+// the front sets its own deadlines before it reads a body and before it writes. All other
+// connections have these limits; otherwise a client that neither sends nor reads would hold its
+// connection, and a stop would wait for it.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
@@ -49,11 +49,11 @@ const leaveTime = time.Second
 // Config is the whole configuration; package config owns it.
 type Config = config.Config
 
-// processesEnd is how much longer than its time the step of a stop may take that ends processes, so
+// processesEnd is the excess over its time that the step of a stop may take to end processes, so
 // that none outlives the gateway.
 const processesEnd = upstream.Overtime + time.Second
 
-// Options say how to make a Gateway. Only the configuration has no default.
+// Options are the inputs of New. Only the configuration has no default.
 type Options struct {
 	// ConfigFile is the file that New reads; "" means Config is used.
 	ConfigFile string
@@ -61,7 +61,7 @@ type Options struct {
 	Config Config
 	// Log takes all log lines. If nil, they go to standard error, as telemetry.log says.
 	Log *slog.Logger
-	// Admin is where operators are served in place of admin.listen; nil to listen there.
+	// Admin is the listener for operators in place of admin.listen; nil to listen there.
 	Admin net.Listener
 	// Version is the version that the gateway tells clients and upstreams, "" for "dev".
 	Version string
@@ -88,12 +88,12 @@ type Gateway struct {
 	reloaded  atomic.Pointer[operate.ConfigStatus]
 }
 
-// serving is what serves clients and operators.
+// serving has the servers of clients and operators.
 type serving struct {
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
 	listener *doorway.Listener
-	failed   chan error  // receives why the server stopped by itself
+	failed   chan error  // receives the error if the server stopped by itself
 	draining atomic.Bool // it takes no new sessions any more
 
 	admin   net.Listener // nil for none
@@ -182,7 +182,7 @@ func (g *Gateway) build(opts Options, cfg config.Config) error {
 	return g.open(opts, cfg)
 }
 
-// open binds the ports and makes what serves there.
+// open binds the ports and makes the servers there.
 func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 	g.health = diagnose.NewReadiness(g.redis, operated{g}.serving)
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
@@ -364,7 +364,7 @@ func (g *Gateway) linger(begun time.Time) (failure error) {
 	return failure
 }
 
-// graph returns the graph that holds.
+// graph returns the graph in force.
 func (g *Gateway) graph() *graph { return g.current.graph() }
 
 // Addr returns the address that the gateway is bound to.
@@ -399,7 +399,7 @@ func (g *Gateway) Health() []diagnose.Upstream {
 	return all
 }
 
-// Load is what a Gateway holds at a moment.
+// Load counts what a Gateway holds at a moment.
 type Load struct {
 	Front     live.Load
 	Upstreams []upstream.Status // in the order of the configuration

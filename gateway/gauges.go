@@ -20,8 +20,8 @@ var (
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}
 )
 
-// gauges writes what a gateway holds. It is read at each scrape, so that calls do not pay for it. A metric
-// whose name ends in _total only grows until its upstream or issuer is replaced.
+// gauges writes the metrics that are read at each scrape, so that calls do not pay for them. A metric with
+// a name in _total only grows until its upstream or issuer is replaced.
 func (g operated) gauges(write sample) {
 	now := g.graph()
 	write.upstreams(now)

@@ -29,20 +29,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
-// graph is what the configuration shapes: the authentication of callers, the upstreams, the
-// catalog over them and the pipeline above it. Making one does no I/O. A reload makes a new
-// graph, which shares the unchanged parts.
+// graph holds the parts that the configuration shapes: the authentication of callers, the
+// upstreams, the catalog over them and the pipeline above it. Making one does no I/O. A reload
+// makes a new graph, which shares the unchanged parts.
 type graph struct {
 	cfg  config.Config // with defaults
 	auth *auth.Auth
 	// server is the gateway's own authorization server, nil for none.
 	server    *grants.Server
 	viewUsers operate.ViewUsers
-	staff     *admin.Staff // who has which role in the console
+	staff     *admin.Staff // the roles of people in the console
 
 	members []*member        // the upstreams, in the order of the configuration
 	guards  []*pinning.Guard // of the upstreams that are pinned
-	lock    pin.Lock         // what is approved of them, for operators; nil if there are none
+	lock    pin.Lock         // their approved definitions, for operators; nil if there are none
 	catalog *catalog.Catalog
 	stages
 
@@ -53,7 +53,7 @@ type graph struct {
 type member struct {
 	server
 	reports     *operate.Reports   // take its states
-	renewed     bool               // the next graph makes it anew; Gateway.reloading guards it
+	renewed     bool               // the next graph makes it again; Gateway.reloading guards it
 	counted     catalog.Upstream   // the same upstream, for the catalog
 	mcp         *upstream.Upstream // the server; nil, like the next two fields, for a directory of skills
 	cfg         upstream.Config
@@ -72,7 +72,7 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
-// holds reports whether a caller is still good, and may still use the view that they came to.
+// holds reports whether a caller is still valid, and may still use the view of the call.
 func (g *graph) holds(ctx context.Context, c *mcp.Caller) bool {
 	_, err := config.ViewNamed(g.cfg, c.View)
 	return err == nil && !g.viewUsers.Refuse(c) && g.auth.Holds(ctx, c)
@@ -158,8 +158,8 @@ func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err err
 	return g, err
 }
 
-// newAuth makes what identifies callers, and the gateway's own authorization server, nil if there is
-// none.
+// newAuth makes the authentication of callers, and the gateway's own authorization server, nil if
+// there is none.
 func newAuth(cfg config.Config, with *shared) (*auth.Auth, *grants.Server, error) {
 	deps := auth.Deps{PublicURL: cfg.PublicURL, Views: config.ViewURLs(cfg), Log: with.log, Metrics: with.metrics.Tokens,
 		Proofs: with.proofs, Judged: with.events.Judged, Origin: originOf}
@@ -286,12 +286,12 @@ func (g *graph) watch(l *diagnose.SpoofLog) {
 	})
 }
 
-// sight is what clients see.
+// surface returns what clients see.
 func (g *graph) surface() diagnose.Surface {
 	return diagnose.Surface{Config: g.cfg, Tools: g.catalog.Tools, Shown: g.catalog.Shown}
 }
 
-// drop closes what a graph that was never used does not share with before.
+// drop closes the parts of a graph that was never used, except those that it shares with before.
 func (g *graph) drop(before *graph) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

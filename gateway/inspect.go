@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// Inspector returns what connects to the upstreams of a configuration and serves nobody. Warnings,
-// such as the last output of a program that ended, go to log.
+// Inspector returns a function that connects to the upstreams of a configuration and serves no
+// clients. Warnings, such as the last output of a program that ended, go to log.
 func Inspector(version string, log *slog.Logger) trial.Inspect {
 	return func(ctx context.Context, cfg config.Config, collect func(string, pin.Definition),
 		look func(trial.Seen) error) error {

@@ -30,8 +30,8 @@ const (
 	maxScrapes = 4
 )
 
-// meters are those metrics of one gateway that its configurations share, one after the other, and those of parts
-// that it need not have. Any other part gets its own where it is made, in the same registry.
+// meters holds the metrics that all configurations of one gateway share, and those of optional parts. Any other
+// part gets its own where it is made, in the same registry.
 type meters struct {
 	Registry   *prometheus.Registry
 	Calls      *observe.Metrics
@@ -48,7 +48,7 @@ type meters struct {
 	reloaded, notReloaded prometheus.Counter
 }
 
-// newMeters makes them. version is that of the build; redis says that there is a Redis.
+// newMeters makes the meters. version is that of the build; redis says that there is a Redis.
 func newMeters(version string, redis bool) *meters {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -82,7 +82,7 @@ func newMeters(version string, redis bool) *meters {
 	return m
 }
 
-// buildRevision is the commit that the program was built from, "unknown" if the build did not
+// buildRevision returns the commit that the program was built from, "unknown" if the build did not
 // record it.
 func buildRevision() string {
 	info, _ := debug.ReadBuildInfo()
@@ -96,7 +96,7 @@ func buildRevision() string {
 	return "unknown"
 }
 
-// Reload counts a reload, which was refused with err.
+// Reload counts a reload; err says why it was refused, nil if it was not.
 func (m *meters) Reload(err error) {
 	if err != nil {
 		m.notReloaded.Inc()
@@ -137,7 +137,7 @@ func (read onScrape) Collect(to chan<- prometheus.Metric) {
 }
 
 // Scrapes returns the handler for scrapes. Only OpenMetrics has exemplars, and only traces make
-// any; who does not ask for it gets the usual format.
+// any; other scrapers get the usual format.
 func (m *meters) Scrapes(log *slog.Logger, exemplars func() bool) http.Handler {
 	in := func(openMetrics bool) http.Handler {
 		return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{

@@ -62,7 +62,7 @@ func newAPI(g *Gateway) *admin.API {
 	})
 }
 
-// own makes this replica the one that keeps what servers keep for a call.
+// own makes this replica the owner of what servers keep for a call.
 func (g operated) own(ctx context.Context, c *mcp.Call) error {
 	if !g.cluster.Shared() || !g.graph().catalog.Keeps(c) {
 		return nil
@@ -89,7 +89,7 @@ func serversOf(g *Gateway) operate.Servers {
 	}
 }
 
-// serving is what readiness depends on.
+// serving returns the facts that readiness depends on.
 func (g operated) serving() diagnose.Serving {
 	return diagnose.Serving{
 		Stopping:      g.draining.Load(),
@@ -101,7 +101,7 @@ func (g operated) serving() diagnose.Serving {
 	}
 }
 
-// factsOf collects what findings are about.
+// factsOf collects the facts for findings.
 func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	now, servers, state := g.graph(), serversOf(g), configurationOf(g).State()
 	f := diagnose.Facts{
@@ -136,7 +136,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 	return f
 }
 
-// now is what operators see of the graph.
+// now returns what operators see of the graph.
 func (g operated) now() operate.Now {
 	of := g.graph()
 	now := operate.Now{
@@ -186,14 +186,14 @@ func (r operated) All() []admin.Replica {
 	return all
 }
 
-// LoadOf counts what is held of a session here.
+// LoadOf counts what this replica holds of a session.
 func (r operated) LoadOf(session string) live.Load { return r.front.Sessions.LoadOf(session) }
 
-// OwnLists are the servers that show a session other lists.
+// OwnLists returns the servers that show a session other lists.
 func (r operated) OwnLists(session string) []string { return r.graph().catalog.OwnLists(session) }
 
-// post has all others serve a POST. It returns those that did not. One that does not know of a
-// server has nothing to do.
+// post sends a POST to all other replicas. It returns those that did not serve it. One that does
+// not know of a server has nothing to do.
 func (r operated) post(ctx context.Context, path string) (missing []string) {
 	for _, answer := range r.cluster.Ask(ctx, http.MethodPost, path) {
 		if answer.Err != nil || answer.Status != http.StatusNoContent && answer.Status != http.StatusNotFound {
@@ -241,7 +241,7 @@ func accountsOf(g *Gateway) operate.Accounts {
 }
 
 // answer answers other replicas: for operators who have signed in on their admin APIs, and for users
-// whose accounts have changed there.
+// with changed accounts there.
 func (g *Gateway) answer(mux *http.ServeMux) {
 	sessions := sessionsOf(g)
 	mux.HandleFunc("GET "+operate.SessionsPath, sessions.Asked)
@@ -253,7 +253,7 @@ func (g *Gateway) answer(mux *http.ServeMux) {
 	}
 }
 
-// CallAt asks the replica that ran a call what it has of it.
+// CallAt asks the replica that ran a call for what it has of the call.
 func (r operated) CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error) {
 	path := admin.CallPath + url.PathEscape(id) + "?" + url.Values{"role": roles}.Encode()
 	switch a := r.cluster.AskOne(ctx, replica, http.MethodGet, path); {

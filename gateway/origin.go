@@ -8,15 +8,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// mostAgent bounds what is kept of User-Agent, in bytes.
+// mostAgent bounds the kept part of User-Agent, in bytes.
 const mostAgent = 256
 
-// originOf says where a request comes from, for records and the log.
+// originOf returns the origin of a request, for records and the log.
 func originOf(r *http.Request) mcp.Origin {
 	return mcp.Origin{Address: doorway.Client(r), Agent: agentOf(r)}
 }
 
-// withOrigin adds to the contexts of requests where they come from.
+// withOrigin adds the origin of each request to its context.
 func withOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(mcp.WithOrigin(r.Context(), originOf(r))))
@@ -24,7 +24,7 @@ func withOrigin(next http.Handler) http.Handler {
 }
 
 // agentOf returns User-Agent as far as it is printable ASCII. It returns "" if a word of it, or the
-// whole, is a part of the credentials: what is recorded never has any.
+// whole, is a part of the credentials: records never have any.
 func agentOf(r *http.Request) string {
 	agent := r.UserAgent()
 	agent = agent[:min(len(agent), mostAgent)]

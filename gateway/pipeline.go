@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// stages are what pipeline makes: the pipeline of calls, and those of its stages that others ask, too.
+// stages holds the pipeline of calls, and those of its stages that others ask, too.
 type stages struct {
 	pipe       handover.Pipeline
 	rules      *policy.Policy
@@ -28,10 +28,10 @@ type stages struct {
 	guardrails *hooks.Hooks
 }
 
-// pipeline is the path of every call from the front to the catalog, the outermost stage first.
-// A stage depends on those below it and must not depend on those above. Below the guard there are
+// pipeline is the path of every call from the front to the catalog, the outermost stage first. A
+// stage depends on those below it and must not depend on those above. Below the guard there are
 // only hooks, which see what the guard lets pass, and what asks users to sign in at servers, which
-// makes the same call again: so nothing gets around either.
+// makes the same call again: so no call gets around either.
 func pipeline(cfg config.Config, last *catalog.Catalog, with *shared) (p stages, err error) {
 	p.rules, err = policy.New(cfg.Rules(), config.ViewRules(cfg)...)
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 const (
 	// handOver bounds how long a reload waits for the watches of the former configuration.
 	handOver = 5 * time.Second
-	// retiring bounds how long a retired upstream is kept for what still runs there. Its own
-	// time limits are mostly shorter.
+	// retiring bounds the time a retired upstream is kept for its last calls. Their own time limits
+	// are mostly shorter.
 	retiring = time.Hour
-	// lookIdle is how often a retired upstream is asked whether it is idle.
+	// lookIdle is the interval at which a retired upstream is asked whether it is idle.
 	lookIdle = 250 * time.Millisecond
 	// lookAtFile is the interval at which the configuration file is read. The contents of the file
 	// and of the files it refers to are compared. That takes microseconds, and works on every file
@@ -39,12 +39,12 @@ const (
 // stopped.
 var ErrNotRunning = operate.ErrNotRunning
 
-// ReloadStatus returns how the last reload went.
+// ReloadStatus returns the result of the last reload.
 func (g *Gateway) ReloadStatus() operate.ConfigStatus { return *g.reloaded.Load() }
 
 // Reload reads the configuration file again and applies all changes or, on an error, none. The
-// error of a bad file is a *config.Error. What did not change continues as it was, and calls
-// end where they began. The log tells what happened.
+// error of a bad file is a *config.Error. Unchanged parts continue as they were, and calls end
+// where they began. The log has the changes.
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -64,7 +64,7 @@ func (g *Gateway) Reload() error {
 	return err
 }
 
-// noteReload notes what became of a text of the configuration.
+// noteReload records the result of reading a text of the configuration.
 func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	status := g.ReloadStatus()
 	status.Tried, status.Err = time.Now(), err
@@ -178,8 +178,8 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	return nil
 }
 
-// rebuild makes the graph anew from the configuration that holds, with the lock file as it is now.
-// The upstream with a name is made anew, too: as after a reload that changes it, calls end where
+// rebuild makes the graph again from the configuration in force, with the lock file as it is now.
+// The upstream with a name is made again, too: as after a reload that changes it, calls end where
 // they began, and new ones have new connections and sessions.
 func (g *Gateway) rebuild(ctx context.Context, name, by string) error {
 	g.reloading.Lock()
@@ -242,7 +242,7 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	g.setRoutes(next)
 	asking, enough := context.WithTimeout(ctx, handOver/2)
-	g.lasting.Ask(asking) // before the new rules let anybody pass who is not good any more
+	g.lasting.Ask(asking) // before the new rules let callers pass who are not valid any more
 	enough()
 	g.current.calls.Set(&next.pipe)
 	before.guard.Stop() // the calls that wait come back, and the new rules decide

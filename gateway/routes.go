@@ -27,7 +27,7 @@ type place struct {
 	path   string
 	view   string            // "" for none
 	users  *policy.Audiences // who may use the view; nil for none
-	events *observe.Events   // take who may not; nil for none
+	events *observe.Events   // take refused callers; nil for none
 	behind func(authenticate func(http.Handler) http.Handler) http.Handler
 }
 
@@ -41,7 +41,7 @@ func (g *Gateway) setRoutes(under *graph) {
 	for _, v := range under.cfg.Views {
 		places = append(places, g.viewPlaces(config.ViewPath(under.cfg, v), v.Name, under.viewUsers[v.Name])...)
 	}
-	if under.server != nil { // nobody is authenticated there
+	if under.server != nil { // callers are not authenticated there
 		for path, h := range under.server.Handlers() {
 			places = append(places,
 				place{path: path, behind: func(func(http.Handler) http.Handler) http.Handler { return withOrigin(h) }})
@@ -60,11 +60,11 @@ func (g *Gateway) setRoutes(under *graph) {
 	g.routes.Store(&routes)
 }
 
-// mostAccounts bounds what is kept of sign-ins that have begun, and of registrations, where there is
+// mostAccounts bounds the sign-ins that have begun, and the registrations, in memory where there is
 // no Redis.
 const mostAccounts = 10_000
 
-// openAccounts makes what has users sign in at servers with accounts of their own.
+// openAccounts makes the part with which users sign in at servers with accounts of their own.
 func openAccounts(g *Gateway, cfg config.Config) (err error) {
 	key, service, ended := g.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(g.redis)
 	g.accounts, err = accounts.New(accounts.Deps{
@@ -96,8 +96,8 @@ func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
 	return places
 }
 
-// only lets those callers pass who may use a view. That the view exists is no secret, since
-// everybody can read its metadata.
+// only passes callers who may use a view, and refuses others. That the view exists is no secret,
+// since all can read its metadata.
 func only(users *policy.Audiences, refused *observe.Events, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
@@ -113,10 +113,10 @@ func only(users *policy.Audiences, refused *observe.Events, next http.Handler) h
 	})
 }
 
-// routes is everything that is served. The places have their paths, with every HTTP method; the
-// first one is the endpoint. The metadata tells clients where to get a token for it. A path with
-// one slash more or less at its end is the same place. Paths are not cleaned otherwise: another
-// spelling of a path is another path.
+// routes returns the handler of everything that is served. The places have their paths, with every
+// HTTP method; the first one is the endpoint. The metadata tells clients where to get a token for
+// it. A path with one slash more or less at its end is the same place. Paths are not cleaned
+// otherwise: another spelling of a path is another path.
 func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	all := make(map[string]http.Handler)
 	for _, p := range places {
@@ -162,7 +162,7 @@ func otherEnd(r *http.Request) *http.Request {
 	return &other
 }
 
-// recoverer answers a request whose handler panicked, if that is still possible, and keeps the
+// recoverer answers a request after its handler panicked, if that is still possible, and keeps the
 // connection. Only the log has the stack.
 func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

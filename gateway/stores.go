@@ -44,24 +44,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// hopPrefix is what the names of gateways in Via begin with.
+// hopPrefix begins the names of gateways in Via.
 const hopPrefix = "gatehouse-"
 
-// hopOf is the name in Via of all replicas that share a secret.
+// hopOf returns the name in Via of all replicas that share a secret.
 func hopOf(secret []byte) string {
 	name := hmac.New(sha256.New, secret)
 	name.Write([]byte("via"))
 	return hopPrefix + hex.EncodeToString(name.Sum(nil)[:8])
 }
 
-// shared is what every graph uses, and what replicas share: it outlives graphs and what serves
+// shared holds what all graphs use, and what replicas share: it outlives graphs and the servers of
 // clients. A gateway alone has it in its memory, with its own keys.
 type shared struct {
 	version string
 	log     *slog.Logger
 	metrics *meters
 
-	sessions session.Store // nil when nobody is served
+	sessions session.Store // nil when no clients are served
 	cluster  *cluster.Cluster
 	asked    *http.ServeMux // answers other replicas
 	redis    *redisdb.DB    // nil for none
@@ -75,7 +75,7 @@ type shared struct {
 	waiting           *foureyes.Table // calls that wait for approval by another person; nil when no calls are served
 
 	vault    *vault.Vault       // users' own accounts at servers
-	accounts *accounts.Accounts // has users sign in at servers; nil when nobody is served
+	accounts *accounts.Accounts // has users sign in at servers; nil when no clients are served
 	oauth    *grants.State      // of the gateway's own authorization server
 	proofs   *expiring.Store    // proofs of tokens that were used (DPoP)
 
@@ -83,17 +83,17 @@ type shared struct {
 	results results.Store
 	kept    upstream.Keeper         // for sessions at upstreams; nil for the memory of this process
 	list    func() []session.Listed // the sessions of this process; nil for none
-	clients upstream.Clients        // take what servers say in sessions; nil when nobody is served
+	clients upstream.Clients        // take what servers say in sessions; nil when no clients are served
 	cursors *seal.Key
 	tasks   *seal.Key
-	memory  *mcp.Memory  // nil for no bound, when nobody is served
+	memory  *mcp.Memory  // nil for no bound, when no clients are served
 	lasting *mcp.Lasting // what outlives its request
 
 	recent   *recent.Records // for operators; nil for none
 	servers  *operate.Book   // what operators do to servers and see of them; nil for no operators
 	journal  *audit.Journal
 	observer *observe.Observer
-	events   *observe.Events    // records what is no call
+	events   *observe.Events    // records events that are no calls
 	spoofs   *diagnose.SpoofLog // records what may deceive
 	tracer   *tracing.Tracer    // nil for none
 
@@ -103,7 +103,7 @@ type shared struct {
 	listed *slog.Logger
 }
 
-// inMemory returns what a process alone has in which nobody has sessions.
+// inMemory returns the stores of a process without replicas and sessions.
 func inMemory(version string, log *slog.Logger) (*shared, error) {
 	s := newShared(version, log, newMeters(version, false))
 	return s, s.complete(vault.Config{}, vault.Deps{Log: log})
@@ -119,7 +119,7 @@ func newShared(version string, log *slog.Logger, count *meters) *shared {
 	}
 }
 
-// complete makes what needs the secret or Redis.
+// complete makes the parts that need the secret or Redis.
 func (s *shared) complete(keeping vault.Config, deps vault.Deps) (err error) {
 	s.cursors, s.tasks = s.key("catalog cursor"), s.key("task id")
 	s.proofs = expiring.New(s.redis, nil, "dpop", auth.MaxProofs)
@@ -130,9 +130,9 @@ func (s *shared) complete(keeping vault.Config, deps vault.Deps) (err error) {
 	return err
 }
 
-// open opens what serves clients, as sessions.store says. The steps of undo are registered first,
-// since their order is not that of opening in reverse: replicas take over the remaining sessions,
-// upstreams hear that sessions end, and all of it is recorded.
+// open opens the stores for serving clients, as sessions.store says. The steps of undo are
+// registered first, since their order is not that of opening in reverse: replicas take over the
+// remaining sessions, upstreams hear that sessions end, and all of it is recorded.
 func (s *shared) open(cfg config.Config, revision string, now *current, undo *lifecycle.List) error {
 	if cfg.Sessions.Store != session.StoreRedis {
 		whole := largeresults.NewMemory(cfg.Sessions.Results)
@@ -202,7 +202,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 	})
 }
 
-// openRecords opens what takes records and traces. Replicas have recent records in common.
+// openRecords opens the sinks of records and traces. Replicas share recent records.
 func (s *shared) openRecords(cfg config.Config, now *current) (err error) {
 	registry, self := s.metrics.Registry, s.cluster.Self()
 	sinks := audit.Deps{Replica: self, Version: s.version, Log: s.log, Metrics: audit.NewMetrics(registry)}
@@ -262,7 +262,7 @@ func (s *shared) closeSessions(context.Context) error {
 	return s.sessions.Close()
 }
 
-// homes are those of the sessions, nil if nobody has any.
+// homes returns the homes of the sessions, nil if there are none.
 func (s *shared) homes() *home.Table {
 	if s.sessions == nil {
 		return nil
@@ -287,10 +287,10 @@ func (s *shared) newKey(purpose string) (*seal.Key, error) {
 	return seal.NewKey(s.secret, purpose, s.accepted...)
 }
 
-// turned takes the state of an upstream that its lists show.
+// turned takes the state of an upstream as its lists show it.
 func (s *shared) turned(view catalog.UpstreamView) { s.servers.Of(view.Name).Listed(view) }
 
-// remember makes the states of a graph's upstreams those that operators see.
+// remember shows operators the states of a graph's upstreams.
 func (s *shared) remember(g *graph) {
 	for _, m := range g.members {
 		s.servers.Of(m.Name()).Begin(m.reports, m.Status(), "", "")
@@ -298,13 +298,13 @@ func (s *shared) remember(g *graph) {
 	s.servers.Keep(g.cfg.UpstreamNames())
 }
 
-// sessionEvents take what happens to the homes of sessions (home.Events).
+// sessionEvents takes the events of the homes of sessions (home.Events).
 type sessionEvents struct {
 	*shared
 	now *current
 }
 
-// Opened says that a session has come to this replica.
+// Opened tells the catalog that a session has come to this replica.
 func (e sessionEvents) Opened(h *home.Home) { e.now.graph().catalog.Arrived(h.String()) }
 
 // Closed records the end of a session.

@@ -18,7 +18,7 @@ import (
 // Value makes a value fit; nil for one that is left out. The error says what the value is.
 type Value func(mcp.Raw) (mcp.Raw, error)
 
-// Shape is what clients check of an object. Other members keep their text.
+// Shape holds the members of an object that clients check. Other members keep their text.
 type Shape []Member
 
 // Member is a member that clients check.
@@ -29,7 +29,7 @@ type Member struct {
 	instead mcp.Raw // for a needed member that is missing; nil for none
 }
 
-// Needed makes a member one that clients require.
+// Needed returns the member as one that clients require.
 func (m Member) Needed() Member {
 	m.needed = true
 	return m

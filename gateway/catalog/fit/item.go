@@ -106,7 +106,7 @@ func properties(value mcp.Raw) (mcp.Raw, error) {
 	return value, err
 }
 
-// outputSchema makes a schema fit of whatever a tool returns, which need not be an object.
+// outputSchema makes the schema of a tool's output fit, which need not be an object.
 func outputSchema(value mcp.Raw) (mcp.Raw, error) {
 	if value.At("type").Text() == "object" {
 		return schema.Fit(value)
@@ -119,7 +119,7 @@ func moment(value mcp.Raw) (mcp.Raw, error) {
 	if _, err := text(value); err != nil {
 		return nil, err
 	}
-	// which Parse allows
+	// Parse allows a comma.
 	if _, err := time.Parse(time.RFC3339, value.Text()); err != nil || bytes.IndexByte(value, ',') >= 0 {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxValues is how many values a completion may have (2026-07-28 server/utilities/completion).
+// maxValues bounds the values of a completion (2026-07-28 server/utilities/completion).
 const maxValues = 100
 
 var (
@@ -61,7 +61,7 @@ func completion(value mcp.Raw) (mcp.Raw, error) {
 	return value.Edit(mcp.Edit{Name: "values", Value: first}, mcp.Edit{Name: "hasMore", Value: mcp.Raw("true")}), nil
 }
 
-// total leaves out a number of values that is none.
+// total leaves out a number of values that is not a whole number.
 func total(value mcp.Raw) (mcp.Raw, error) {
 	if !isInteger(value) {
 		return nil, nil

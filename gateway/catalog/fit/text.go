@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxDepth is how deep an item may nest: some parsers refuse more than 200 levels, with the list around it.
+// maxDepth bounds the nesting of an item: some parsers refuse more than 200 levels, with the list around it.
 const maxDepth = 190
 
 // parsable makes a definition fit for every parser. RFC 8259 sets no bounds on depth and numbers, but
