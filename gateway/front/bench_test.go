@@ -29,7 +29,7 @@ func (n *nobody) WriteHeader(int)             {}
 func (n *nobody) SetReadDeadline(time.Time) error  { return nil }
 func (n *nobody) SetWriteDeadline(time.Time) error { return nil }
 
-func benchFront(b *testing.B, revision string, handler mcp.Handler) (*Front, string) {
+func benchFront(b testing.TB, revision string, handler mcp.Handler) (*Front, string) {
 	store, err := session.NewMemory(session.Config{}, session.Deps{})
 	if err != nil {
 		b.Fatal(err)
@@ -72,29 +72,63 @@ func scenario(revision, sid string) (body string, header http.Header) {
 	return `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"crm__echo","arguments":{"text":"hello, world"}}}`, header
 }
 
+// served returns a function that makes one call of a front, with a result that is scanned as that of a
+// server.
+func served(b testing.TB, revision, arguments string, result mcp.Raw) (call func()) {
+	text := wire.AppendResult(nil, mcp.Raw("1"), result.With("resultType", mcp.Raw(`"complete"`)))
+	front, sid := benchFront(b, revision, mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+		m, err := wire.ScanUpstream(text)
+		return &mcp.Reply{Result: m.Result, Outline: m.Outline}, err
+	}))
+	body, header := scenario(revision, sid)
+	body = strings.Replace(body, `"hello, world"`, arguments, 1)
+	ctx := mcp.WithCaller(b.Context(), mcp.NewCaller(mcp.Caller{}))
+	r := httptest.NewRequest("POST", "http://localhost:8080/", nil).WithContext(ctx)
+	r.Header, r.ContentLength = header, int64(len(body))
+	w := &nobody{header: make(http.Header)}
+	input := strings.NewReader(body)
+	r.Body = io.NopCloser(input)
+	return func() {
+		input.Reset(body)
+		front.ServeHTTP(w, r)
+	}
+}
+
+// TestServeAllocates: a call costs no more allocations than it did, a tenth more at most.
+func TestServeAllocates(t *testing.T) {
+	document, large := answers.Document(64<<10), mcp.Raw(nil)
+	for _, shape := range answers.Shapes(64 << 10) {
+		if shape.Name == "document" {
+			large = shape.Result
+		}
+	}
+	for _, tt := range []struct {
+		name, arguments string
+		result          mcp.Raw
+		most            map[string]float64
+	}{
+		{"a small call", `"hello, world"`, mcp.Raw(smallResult), map[string]float64{v2511: 20, v2607: 18}},
+		{"a large result", `"hello, world"`, large, map[string]float64{v2511: 26, v2607: 24}},
+		{"large arguments", string(mcp.String(document)), mcp.Raw(smallResult), map[string]float64{v2511: 28, v2607: 27}},
+	} {
+		for revision, most := range tt.most {
+			if n := testing.AllocsPerRun(100, served(t, revision, tt.arguments, tt.result)); n > most {
+				t.Errorf("%s, %s: %v allocations, at most %v are wanted", tt.name, revision, n, most)
+			}
+		}
+	}
+}
+
 // BenchmarkServe measures the cost of the front itself: of a small call, of calls with results of all
 // shapes, which are scanned as those of a server, and of a call with large arguments.
 func BenchmarkServe(b *testing.B) {
 	for _, revision := range []string{"2025-03-26", v2511, v2607} {
 		serve := func(name, arguments string, result mcp.Raw) {
 			b.Run(revision+"/"+name, func(b *testing.B) {
-				text := wire.AppendResult(nil, mcp.Raw("1"), result.With("resultType", mcp.Raw(`"complete"`)))
-				front, sid := benchFront(b, revision, mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
-					m, err := wire.ScanUpstream(text)
-					return &mcp.Reply{Result: m.Result, Outline: m.Outline}, err
-				}))
-				body, header := scenario(revision, sid)
-				body = strings.Replace(body, `"hello, world"`, arguments, 1)
-				ctx := mcp.WithCaller(b.Context(), mcp.NewCaller(mcp.Caller{}))
-				r := httptest.NewRequest("POST", "http://localhost:8080/", nil).WithContext(ctx)
-				r.Header, r.ContentLength = header, int64(len(body))
-				w := &nobody{header: make(http.Header)}
-				input := strings.NewReader(body)
-				r.Body = io.NopCloser(input)
+				call := served(b, revision, arguments, result)
 				b.ReportAllocs()
 				for b.Loop() {
-					input.Reset(body)
-					front.ServeHTTP(w, r)
+					call()
 				}
 			})
 		}
