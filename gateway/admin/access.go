@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// loopbackName is what records call those who come without a token.
+// loopbackName is the name in records of operators without a token.
 const loopbackName = "loopback"
 
 const (
@@ -25,22 +25,22 @@ const (
 	Approvers = RoleViewer + " or " + roleApprover
 )
 
-// Operator is who makes a request.
+// Operator is the person or program that makes a request.
 type Operator struct {
 	Name string
-	// Roles are those that the operator has, each of which lets them read.
+	// Roles are those of the operator. Each of them allows reading.
 	Roles []string
-	// Person is whose access token came with the request, or who has signed in: they may decide on
-	// calls that wait for them. Nil for nobody.
+	// Person is the owner of the request's access token, or the person who has signed in: they may
+	// decide on calls that wait for them. Nil for none.
 	Person *mcp.Caller
-	// Caller is who has signed in, whatever they may do here: they try tools as any client of theirs
-	// calls them. Nil for nobody.
+	// Caller is the person who has signed in, with any roles or none: they try tools as any client
+	// of theirs calls them. Nil for none.
 	Caller *mcp.Caller
-	// From is where the request comes from.
+	// From is the origin of the request.
 	From mcp.Origin
 }
 
-// May reports whether the operator has a role that is enough for what needs this one.
+// May reports whether the operator's roles suffice for an operation that needs this one.
 func (o Operator) May(needed string) bool {
 	switch needed {
 	case RoleViewer:
@@ -53,7 +53,7 @@ func (o Operator) May(needed string) bool {
 	return slices.Contains(o.Roles, needed)
 }
 
-// role says in words what the operator is.
+// role describes the operator's roles in words.
 func (o Operator) role() string {
 	if len(o.Roles) == 0 {
 		return roleApprover
@@ -61,7 +61,7 @@ func (o Operator) role() string {
 	return strings.Join(o.Roles, ", ")
 }
 
-// admit finds out who makes a request that needs a role.
+// admit identifies the operator of a request that needs a role.
 func (a *API) admit(r *http.Request, role string) (Operator, error) {
 	cfg := a.deps.Config()
 	if header, sent := r.Header["Authorization"]; sent {
@@ -83,7 +83,7 @@ func (a *API) admit(r *http.Request, role string) (Operator, error) {
 		"send one of admin.api.tokens, as Authorization: Bearer TOKEN")
 }
 
-// person finds out whose access token a request has.
+// person identifies the owner of a request's access token.
 func (a *API) person(r *http.Request) (Operator, error) {
 	caller, err := a.deps.Identify(r)
 	refused, ok := errors.AsType[*auth.RefusedError](err)
@@ -99,8 +99,8 @@ func (a *API) person(r *http.Request) (Operator, error) {
 	return Operator{}, refusal(refused.Status, refused.Name, refused.Text)
 }
 
-// bearer finds whose token a header has. How long it takes depends on no token: hashes are
-// compared, and with all of them.
+// bearer returns the owner of the token in a header. Its time depends on no token: it compares
+// hashes, and all of them.
 func (c Config) bearer(header string) (who Operator, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -22,11 +22,11 @@ const (
 // longestReplay bounds the time of a replay.
 const longestReplay = 20 * time.Second
 
-// Bounds of pages of tools, and of what is approved at once.
+// Bounds of pages of tools, and of approvals.
 const (
 	defaultTools = 100
 	mostTools    = 1000
-	// longestAct bounds how long an answer waits for what was done to a server.
+	// longestAct bounds the wait of an answer for the effect on a server.
 	longestAct = 25 * time.Second
 	// mostApproved bounds the definitions that one request approves, and mostApproval its body, in
 	// bytes.
@@ -94,14 +94,14 @@ func reload(_ context.Context, a *API, who Operator, _ None) (Reload, error) {
 func explain(ctx context.Context, a *API, _ Operator, q Question) (Answer, error) {
 	withoutNull(&q.Args, &q.Claims)
 	answer, err := a.deps.WhatIf.Explain(ctx, q)
-	if err != nil { // says what is wrong with the question
+	if err != nil { // describes the mistake in the question
 		return answer, BadRequest(err.Error())
 	}
 	return answer, nil
 }
 
-// replayDraft runs a draft against recent calls, one at a time. Conditions of a draft tell about what
-// they look at, so it sees the arguments of calls only for those who may.
+// replayDraft runs a draft against recent calls, one at a time. Conditions of a draft reveal what
+// they look at, so it sees the arguments of calls only for operators who may see them.
 func replayDraft(ctx context.Context, a *API, who Operator, d Draft) (*replay.Report, error) {
 	d.Arguments = who.May(RoleAuditor)
 	now := time.Now()
@@ -136,7 +136,7 @@ func upstreams(_ context.Context, a *API, _ Operator, _ None) (Upstreams, error)
 	return Upstreams{some(a.deps.Servers.Upstreams())}, nil
 }
 
-// toolPage reads which server is wanted, and which of its tools.
+// toolPage reads the wanted server, and the page of its tools.
 func toolPage(x *exchange) (ToolPage, error) {
 	query := x.r.URL.Query()
 	page := ToolPage{Upstream: x.r.PathValue("name"), Limit: defaultTools}
@@ -168,7 +168,7 @@ func server(_ context.Context, a *API, _ Operator, page ToolPage) (Server, error
 	return a.deps.Servers.Server(page)
 }
 
-// act returns the operation that does something to a server.
+// act returns the operation that changes or probes a server.
 func act(what, event string) Operation[string, Acted] {
 	do := func(ctx context.Context, a *API, who Operator, name string) (Acted, error) {
 		ctx, cancel := context.WithTimeout(ctx, longestAct)

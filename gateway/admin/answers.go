@@ -12,11 +12,11 @@ type Page struct {
 	Decisions []Decision `json:"decisions"` // newest first
 	// Next is the parameter "before" of the next page, "" if there is none.
 	Next string `json:"next,omitempty"`
-	// Partial is why records of other replicas may be missing, "" if they are not.
+	// Partial is the reason why records of other replicas may be missing, "" for none.
 	Partial string `json:"partial,omitempty"`
 }
 
-// Decision is a record as it is shown. docs/audit.md has all members.
+// Decision is a record as operators see it. docs/audit.md has all members.
 type Decision struct {
 	record.Record
 	Cursor string // its place among all
@@ -27,7 +27,7 @@ func (d Decision) MarshalJSON() ([]byte, error) {
 	return mcp.Raw(d.AppendJSON(nil)).With("cursor", mcp.String(d.Cursor)), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (d *Decision) UnmarshalJSON(text []byte) error {
 	cursor, _ := mcp.Raw(text).Member("cursor")
 	d.Cursor = cursor.Text()
@@ -38,13 +38,13 @@ func (d *Decision) UnmarshalJSON(text []byte) error {
 type Call struct {
 	ID     string   `json:"id"`
 	Record Decision `json:"record"`
-	// Layers are what each part of the gateway said of it, from the outside in.
+	// Layers are the decisions of each part of the gateway, from the outside in.
 	Layers []Layer `json:"layers"`
-	// Now is what policy would decide now; nil if that cannot be told.
+	// Now is the decision of policy now; nil if it is unknown.
 	Now *Answer `json:"now,omitempty"`
-	// Steps are where its time went, and Messages what was said at both edges, as far as the replica
-	// that ran it has them; NoTrail is why there are none. Values says that the messages have the
-	// values that people, clients and servers chose, Missed how many messages had no room.
+	// Steps show how the call spent its time, and Messages what was sent at both edges, as far as
+	// the replica that ran it has them; NoTrail is why there are none. Values says that the messages
+	// have the values that people, clients and servers chose; Missed counts messages without room.
 	Steps    []Step    `json:"steps"`
 	Messages []Message `json:"messages"`
 	Values   bool      `json:"values"`
@@ -59,7 +59,7 @@ type Call struct {
 	Partial string     `json:"partial,omitempty"`
 }
 
-// Layer is what a part of the gateway said of a call.
+// Layer is the decision of one part of the gateway on a call.
 type Layer struct {
 	Layer string `json:"layer"`
 	Said  string `json:"said"`
@@ -71,25 +71,25 @@ type Upstream struct {
 	// State is connecting, ready, degraded, needs-login, down, disabled or per user, since Since.
 	State string    `json:"state"`
 	Since time.Time `json:"since"`
-	// Transport is how the server is reached.
+	// Transport is the transport to the server.
 	Transport string `json:"transport"`
 	// Revision is the protocol revision that the server speaks, Era whether that is a stateful
 	// or a stateless one; "" while they are not known.
 	Revision string `json:"revision,omitempty"`
 	Era      string `json:"era,omitempty"`
-	// Server and Version are what the server calls itself.
+	// Server and Version are the name and version that the server gives itself.
 	Server  string `json:"server,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Tools to Skills are how many of each are offered.
+	// Tools to Skills are the numbers of offered items.
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Skills    int `json:"skills"`
-	// Tokens and Short are about how many tokens the tools take in a model's context, in full and
-	// with descriptions in short.
+	// Tokens and Short estimate the tokens of the tools in a model's context, in full and with
+	// short descriptions.
 	Tokens int `json:"tokens"`
 	Short  int `json:"tokens_short"`
-	// Calls are under way, Sessions (processes) are open.
+	// Calls counts those under way, Sessions the open ones (or processes).
 	Calls          int        `json:"calls"`
 	Sessions       int        `json:"sessions"`
 	LastFailure    *Failure   `json:"last_failure,omitempty"`
@@ -108,11 +108,11 @@ type Failure struct {
 
 // Session is a session of a stateful client.
 type Session struct {
-	// Session is a digest, as in records: with the session's own id it could be used.
+	// Session is a digest, as in records: the id itself would give access to the session.
 	Session string `json:"session"`
 	User    string `json:"user,omitempty"`
-	// Client is the id of the OAuth client; ClientName and ClientVersion are what the client
-	// calls itself.
+	// Client is the id of the OAuth client; ClientName and ClientVersion are those that the client
+	// gives itself.
 	Client        string    `json:"client,omitempty"`
 	ClientName    string    `json:"client_name,omitempty"`
 	ClientVersion string    `json:"client_version,omitempty"`
@@ -121,7 +121,7 @@ type Session struct {
 	Replica       string    `json:"replica"` // that owns it
 	Started       time.Time `json:"started"`
 	Used          time.Time `json:"used"`
-	// Calls are under way, Streams are open (GET), Questions wait for an answer of the user.
+	// Calls counts those under way, Streams the open GET streams, Questions those without an answer.
 	Calls     int `json:"calls"`
 	Streams   int `json:"streams"`
 	Questions int `json:"questions"`
@@ -140,11 +140,11 @@ type Replica struct {
 	Error    string `json:"error,omitempty"` // why it cannot be reached
 }
 
-// Reload is what became of a reload.
+// Reload is the result of a reload.
 type Reload struct {
 	Applied  bool   `json:"applied"`
 	Revision string `json:"revision,omitempty"` // of the configuration that holds
-	// Problems are why nothing was changed.
+	// Problems are the reasons why nothing was changed.
 	Problems []Problem `json:"problems,omitempty"`
 	// Pending are the keys that wait for a restart.
 	Pending []Problem `json:"pending_restart,omitempty"`
@@ -155,7 +155,7 @@ type refusedReload struct{ Reload }
 
 func (*refusedReload) Error() string { return "the configuration is refused" }
 
-// Problem is one thing that is wrong with a configuration. Line is 0 if it has none.
+// Problem is one mistake in a configuration. Line is 0 if it has none.
 type Problem struct {
 	File    string `json:"file,omitempty"`
 	Line    int    `json:"line,omitempty"`
@@ -186,9 +186,9 @@ type Answer struct {
 	RuleAt string `json:"rule_at,omitempty"`
 	// Text gives the reasons, rule by rule.
 	Text string `json:"text"`
-	// Hooks say which hooks would run.
+	// Hooks name the hooks that would run.
 	Hooks []string `json:"hooks,omitempty"`
-	// Notes say what cannot be known.
+	// Notes tell what cannot be known.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -201,7 +201,7 @@ type Draft struct {
 	Until string `json:"until,omitempty"`
 
 	Filter    record.Filter `json:"-"` // what Since and Until say
-	Arguments bool          `json:"-"` // who asks may see those of calls
+	Arguments bool          `json:"-"` // the operator may see those of calls
 }
 
 // BadDraft is the error of a draft that is no configuration.
@@ -211,16 +211,16 @@ type BadDraft struct {
 
 func (e *BadDraft) Error() string { return "the draft is no configuration" }
 
-// State is the configuration that holds. It has no secrets.
+// State describes the configuration in force. It has no secrets.
 type State struct {
 	Revision string    `json:"revision,omitempty"`
 	Loaded   time.Time `json:"loaded"`
 	Tried    time.Time `json:"tried"`
-	// Problems are why the file as it is now is not in use.
+	// Problems are the reasons why the present file is not in use.
 	Problems []Problem `json:"problems,omitempty"`
 	// Pending are the keys that wait for a restart.
 	Pending []Problem `json:"pending_restart,omitempty"`
-	// Warnings are what is probably not meant.
+	// Warnings are probable mistakes.
 	Warnings []Problem        `json:"warnings,omitempty"`
 	Listen   string           `json:"listen"`
 	Endpoint string           `json:"endpoint"`
@@ -233,7 +233,7 @@ type State struct {
 	Views    []ConfiguredView `json:"views,omitempty"`
 }
 
-// ConfiguredOne is what the configuration says of a server.
+// ConfiguredOne is a server in the configuration.
 type ConfiguredOne struct {
 	Name      string `json:"name"`
 	Enabled   bool   `json:"enabled"`
@@ -243,16 +243,16 @@ type ConfiguredOne struct {
 	Prefix    string `json:"prefix"`
 }
 
-// ConfiguredView is what the configuration says of a view.
+// ConfiguredView is a view in the configuration.
 type ConfiguredView struct {
 	Name string   `json:"name"`
 	URL  string   `json:"url"`
 	Show []string `json:"show"`
 }
 
-// The answers that are lists, so that members can be added.
+// Answers with a list, as objects, so that members can be added.
 type (
-	// Pins are what is not approved.
+	// Pins are the definitions that are not approved.
 	Pins struct {
 		Pins []Pin `json:"pins"`
 	}

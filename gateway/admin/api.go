@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy/foureyes"
 )
 
-// Path is where the API begins, CallPath where replicas ask each other about one call, too.
+// Path begins all paths of the API. Replicas ask each other about one call at CallPath, too.
 const (
 	Path     = "/api/"
 	CallPath = Path + "v1/calls/"
@@ -32,26 +32,26 @@ var (
 	ErrNoFile = errors.New("there is no configuration file to read again")
 )
 
-// Deps are what the API shows and does. All fields are required.
+// Deps are the sources and actions of the API. All fields are required.
 type Deps struct {
-	// Config returns who may do what now.
+	// Config returns the section in force: the rights of operators.
 	Config func() Config
-	// Origin returns where a request comes from.
+	// Origin returns the origin of a request.
 	Origin func(*http.Request) mcp.Origin
-	// Identify finds out whose access token a request has. Its error is an *auth.RefusedError.
+	// Identify returns the owner of a request's access token. Its error is an *auth.RefusedError.
 	Identify func(*http.Request) (mcp.Caller, error)
 	Recent   *recent.Records
-	// Lasting ends what somebody follows with the token that it is followed with.
+	// Lasting ends a stream of records with the operator's token.
 	Lasting *mcp.Lasting
-	// Journal takes records of what operators do.
+	// Journal takes records of the actions of operators.
 	Journal *audit.Journal
-	// FourEyes has the calls that wait for somebody else's approval.
+	// FourEyes has the calls that wait for another person's approval.
 	FourEyes *foureyes.Table
 	Replicas interface {
 		// All returns this replica and the others.
 		All() []Replica
-		// CallAt returns what another replica answers an operator with these roles about a call. The
-		// error says why it does not.
+		// CallAt returns another replica's answer about a call for an operator with these roles. The
+		// error says why there is none.
 		CallAt(ctx context.Context, replica, id string, roles []string) ([]byte, error)
 	}
 	Self          string // the name of this replica
@@ -61,7 +61,7 @@ type Deps struct {
 	Sessions      interface {
 		// All returns the sessions of all replicas, and the replicas that did not answer.
 		All(context.Context) (all []Session, missing []string)
-		// EndAnywhere ends the session with a digest, at whichever replica. Errors: ErrNoSession,
+		// EndAnywhere ends the session with a digest, at any replica. Errors: ErrNoSession,
 		// ErrNotAsked, and those of the store.
 		EndAnywhere(ctx context.Context, digest string) error
 	}
@@ -69,11 +69,11 @@ type Deps struct {
 	Accounts interface {
 		// Of returns those of a user of an issuer, of all issuers for "".
 		Of(ctx context.Context, issuer, user string) ([]Account, error)
-		// End ends one, as if its user had signed out. The issuer can be "" where there is only one.
-		// Errors: ErrNoServer, ErrSomeIssuer, that of the store.
+		// End ends an account, as if its user had signed out. The issuer can be "" where there is
+		// only one. Errors: ErrNoServer, ErrSomeIssuer, that of the store.
 		End(ctx context.Context, issuer, user, server string) error
 	}
-	// Finder returns what is not well, worst first. The error is that of the context.
+	// Finder returns findings about the gateway, worst first. The error is that of the context.
 	Finder interface {
 		Findings(context.Context) ([]Finding, error)
 	}
@@ -90,18 +90,18 @@ type Servers interface {
 	Upstreams() []Upstream
 	// Server returns one server. The error is ErrNoServer.
 	Server(page ToolPage) (Server, error)
-	// Act does something to a server. Errors: ErrNoServer, that of NotNow, that of ctx.
+	// Act applies an action to a server. Errors: ErrNoServer, that of NotNow, that of ctx.
 	Act(ctx context.Context, a Action) (Acted, error)
-	// Pins returns what is not approved, of one server or, with "", of all.
+	// Pins returns the definitions that are not approved, of one server or, with "", of all.
 	Pins(upstream string) []Pin
 	// Approve approves definitions, all or none. The error is that of NotNow, or that of the gateway.
 	Approve(PinApproval) (Approved, error)
 }
 
-// Configuration is the one that holds.
+// Configuration is the one in force.
 type Configuration interface {
 	State() State
-	// Policy returns the rules that hold, without counts.
+	// Policy returns the rules in force, without counts.
 	Policy() Policy
 	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
 	RuleAt(rule string) string
@@ -109,19 +109,18 @@ type Configuration interface {
 	Reload() (Reload, error)
 }
 
-// WhatIf says what would be.
+// WhatIf answers hypothetical questions.
 type WhatIf interface {
 	Explain(ctx context.Context, q Question) (Answer, error)
 	// Replay runs a draft of a configuration against recent calls. The error is a *BadDraft, or
 	// that of ctx.
 	Replay(ctx context.Context, d Draft) (*replay.Report, error)
-	// Lists says what a caller gets from a list, and what not. The error is that of BadRequest, or that
-	// of ctx.
+	// Lists returns the entries of a list that a caller gets, and those that it does not. The error is
+	// that of BadRequest, or that of ctx.
 	Lists(ctx context.Context, q ListQuestion) (ListAnswer, error)
-	// Try calls a tool as a caller, nil for nobody. The error is ErrNobody, or that of BadRequest.
+	// Try calls a tool as a caller, nil for an unidentified one. The error is ErrNobody, or that of BadRequest.
 	Try(ctx context.Context, caller *mcp.Caller, t Trial) (Tried, error)
-	// Examine says what the gateway thinks of a token at the endpoint of a view. The error is a
-	// BadRequest.
+	// Examine judges a token at the endpoint of a view. The error is a BadRequest.
 	Examine(ctx context.Context, token, view string) (Examined, error)
 }
 
@@ -144,7 +143,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// handle has those served who have a role.
+// handle serves a pattern to operators with a role.
 func (a *API) handle(pattern, role string, do func(*API, *exchange) error) {
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{w: w, r: r}
@@ -158,7 +157,7 @@ func (a *API) handle(pattern, role string, do func(*API, *exchange) error) {
 	})
 }
 
-// enter finds out who makes a request, and lets those in who have a role.
+// enter identifies the operator of a request, and refuses one without the role.
 func (a *API) enter(x *exchange, role string) (err error) {
 	x.who, err = a.admit(x.r, role)
 	x.who.From = a.deps.Origin(x.r)
@@ -169,7 +168,7 @@ func (a *API) enter(x *exchange, role string) (err error) {
 	return a.allow(x.who, role, x.r.Method, x.r.URL.Path)
 }
 
-// allow lets those do something who have a role.
+// allow refuses an operator without the role.
 func (a *API) allow(who Operator, role, method, path string) error {
 	if who.May(role) {
 		return nil
@@ -180,7 +179,7 @@ func (a *API) allow(who Operator, role, method, path string) error {
 	return err
 }
 
-// Ask answers an operator whom the caller knows; see Asker.
+// Ask answers an operator that the caller has identified; see Asker.
 func (a *API) Ask(r *http.Request, who Operator, o Asked, q, into any) error {
 	who.From = a.deps.Origin(r)
 	method, path, _ := strings.Cut(o.Pattern(), " ")
@@ -190,13 +189,13 @@ func (a *API) Ask(r *http.Request, who Operator, o Asked, q, into any) error {
 	return o.answer(r.Context(), a, who, q, into)
 }
 
-// record records what an operator did, or wanted to do.
+// record records an operation that an operator made or wanted.
 func (a *API) record(who Operator, r *record.Record) {
 	r.ClientAddress, r.UserAgent = who.From.Address, who.From.Agent
 	a.deps.Journal.Put(r)
 }
 
-// acted records what an operator did.
+// acted records an action of an operator.
 func (a *API) acted(who Operator, r *record.Record) {
 	r.Kind, r.User = record.KindAdmin, who.Name
 	a.record(who, r)
@@ -204,7 +203,7 @@ func (a *API) acted(who Operator, r *record.Record) {
 		"event", r.Event, "operator", who.Name, "upstream", r.Upstream, "session", r.Session, "name", r.Name, "call", r.ID)
 }
 
-// refusals bounds the records of refused requests: anybody who reaches the listener can make
+// refusals bounds the records of refused requests: any program that reaches the listener can cause
 // them.
 type refusals struct {
 	mu    sync.Mutex // guards the fields below
@@ -224,7 +223,7 @@ func (f *refusals) few(now time.Time) bool {
 	return f.count <= most
 }
 
-// refused records that somebody was refused.
+// refused records the refusal of a request.
 func (a *API) refused(who Operator, err error, method, path string) {
 	if !a.refusals.few(time.Now()) {
 		return

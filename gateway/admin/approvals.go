@@ -19,21 +19,21 @@ const (
 	Refuse  = "refuse"
 )
 
-// Approval is a call that waits for somebody else's approval. Only those who may decide on it see
+// Approval is a call that waits for another person's approval. Only those who may decide on it see
 // the digest, the arguments and the other members.
 type Approval struct {
 	foureyes.Call
 	// RulesAt are the places of the rules, file:line.
 	RulesAt []string `json:"rules_at,omitempty"`
-	// Mine says that whoever asked may decide on it.
+	// Mine says that the operator who asks may decide on it.
 	Mine bool `json:"mine"`
 }
 
-// Choice is a decision on a call that waits.
+// Choice is a decision on a waiting call.
 type Choice struct {
 	ID       string `json:"-"` // of the call
 	Decision string `json:"decision"`
-	Digest   string `json:"digest"` // of the call that was looked at
+	Digest   string `json:"digest"` // of the call as it was shown
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -43,14 +43,14 @@ type Decided struct {
 	Decision string `json:"decision"`
 }
 
-// Approvals are the calls that wait.
+// Approvals are the waiting calls.
 type Approvals struct {
 	Approvals []Approval `json:"approvals"`
-	// Partial is why calls at other replicas may be missing, "" if they are not.
+	// Partial is the reason why calls at other replicas may be missing, "" for none.
 	Partial string `json:"partial,omitempty"`
 }
 
-// approvals returns the calls that wait.
+// approvals returns the waiting calls.
 func approvals(ctx context.Context, a *API, who Operator, _ None) (Approvals, error) {
 	var all []Approval
 	shown, err := waiting(ctx, a, who)
@@ -73,7 +73,7 @@ func approvals(ctx context.Context, a *API, who Operator, _ None) (Approvals, er
 	return answer, nil
 }
 
-// waiting returns the calls that an operator may see: one with a role all of them.
+// waiting returns the calls that an operator may see: all of them with a role.
 func waiting(ctx context.Context, a *API, who Operator) ([]foureyes.Shown, error) {
 	own, err := a.deps.FourEyes.List(ctx, who.Person)
 	if who.Person == nil || len(who.Roles) == 0 || err != nil {
@@ -96,7 +96,7 @@ func choice(x *exchange) (Choice, error) {
 	return c, err
 }
 
-// decide decides on a call that waits.
+// decide decides on a waiting call.
 func decide(ctx context.Context, a *API, who Operator, c Choice) (done Decided, err error) {
 	switch {
 	case c.Decision != Approve && c.Decision != Refuse:

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// mostLists bounds how many lists are made at a time, which costs what calls need; others wait.
+	// mostLists bounds the lists that are made at a time, since they slow calls down; others wait.
 	mostLists = 2
-	// longestList bounds the time of one, with waiting.
+	// longestList bounds the time of a list, with waiting.
 	longestList = 20 * time.Second
-	// mostTries bounds how many tools are tried at a time.
+	// mostTries bounds the tools that are tried at a time.
 	mostTries = 4
-	// longestTry bounds the time of one: the listener gives an answer a minute.
+	// longestTry bounds the time of a trial: the listener allows a minute for an answer.
 	longestTry = 45 * time.Second
 )
 
-// ListQuestion asks what a caller gets from a list.
+// ListQuestion asks for a list as a caller gets it.
 type ListQuestion struct {
 	// Kind is tools (the default), prompts, resources, templates or skills.
 	Kind   string   `json:"kind,omitempty"`
@@ -38,31 +38,31 @@ type ListQuestion struct {
 	Capabilities mcp.Raw `json:"capabilities,omitempty"`
 	// Name asks for the entries of this public name, upstream/name, alone, with their definitions.
 	Name string `json:"name,omitempty"`
-	// Offset is how many entries are skipped; Limit bounds those of the answer.
+	// Offset is the number of skipped entries; Limit bounds those of the answer.
 	Offset int `json:"offset,omitempty"`
 	Limit  int `json:"limit,omitempty"`
 }
 
-// ListAnswer is what a caller gets from a list, in the order of the list, and then what the caller
-// does not get.
+// ListAnswer has the entries that a caller gets, in the order of the list, and then those that the
+// caller does not get.
 type ListAnswer struct {
 	Entries []ListEntry `json:"entries"`
 	// Next is the offset of the next page, 0 for none.
 	Next int `json:"next,omitempty"`
-	// Shown and Hidden are how many entries there are on all pages.
+	// Shown and Hidden count the entries on all pages.
 	Shown  int `json:"shown"`
 	Hidden int `json:"hidden"`
-	// Tokens are estimates for all that is shown, of tools alone.
+	// Tokens are estimates for all shown entries, of tools alone.
 	Tokens *ListTokens `json:"tokens,omitempty"`
-	// Doubts are what known clients do with so many tools.
+	// Doubts tell what known clients do with so many tools.
 	Doubts []string `json:"doubts,omitempty"`
-	// Notes say what is not known, or not as it seems.
+	// Notes tell what is unknown or misleading.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ListTokens estimates how much of a model's context tools take.
+// ListTokens estimates the tokens of tools in a model's context.
 type ListTokens struct {
-	// Listed is as the caller gets them, Full and Short are with whole and with short descriptions.
+	// Listed counts them as the caller gets them, Full and Short with whole and with short descriptions.
 	Listed int `json:"listed"`
 	Full   int `json:"full"`
 	Short  int `json:"short"`
@@ -70,26 +70,25 @@ type ListTokens struct {
 
 // ListEntry is an entry of a list.
 type ListEntry struct {
-	// Name is the public name or URI; "" for what never gets one.
+	// Name is the public name or URI; "" for an entry without one.
 	Name string `json:"name,omitempty"`
-	// Upstream has it as Original. Both are "" for the gateway's own.
+	// Original is the name at Upstream. Both are "" for the gateway's own.
 	Upstream string `json:"upstream,omitempty"`
 	Original string `json:"original,omitempty"`
 	Title    string `json:"title,omitempty"`
-	// Description is as the caller gets it.
+	// Description is the one that the caller gets.
 	Description string `json:"description,omitempty"`
 	Shown       bool   `json:"shown"`
-	// By says, of what is not shown, what hides it: policy, view, client, pin or server; Reason says
-	// it in words.
+	// By names what hides an entry: policy, view, client, pin or server; Reason says it in words.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Call is what policy decides on a call of it without arguments: allow, ask or deny.
+	// Call is the decision of policy on a call of it without arguments: allow, ask or deny.
 	Call string `json:"call,omitempty"`
 	// Rule is the rule that decides, RuleAt its place.
 	Rule   string      `json:"rule,omitempty"`
 	RuleAt string      `json:"rule_at,omitempty"`
 	Tokens *ListTokens `json:"tokens,omitempty"`
-	// Cuts are what known clients cut or refuse of it.
+	// Cuts tell what known clients cut or refuse of it.
 	Cuts []string `json:"cuts,omitempty"`
 	// Definition is the entry as the caller gets it, Full with its whole description and schema.
 	// Both are for a question with a name.
@@ -97,7 +96,7 @@ type ListEntry struct {
 	Full       mcp.Raw `json:"full,omitempty"`
 }
 
-// listAs says what a caller gets from a list.
+// listAs returns a list as a caller gets it.
 func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer ListAnswer, err error) {
 	withoutNull(&q.Claims, &q.Capabilities)
 	q.Kind, q.Limit = cmp.Or(q.Kind, mcp.KindTools), cmp.Or(q.Limit, defaultPage)
@@ -120,7 +119,7 @@ func listAs(ctx context.Context, a *API, _ Operator, q ListQuestion) (answer Lis
 	return answer, err
 }
 
-// withoutNull makes JSON's null nothing at all.
+// withoutNull replaces JSON's null by nothing.
 func withoutNull(values ...*mcp.Raw) {
 	for _, v := range values {
 		if v.IsNull() {
@@ -134,27 +133,27 @@ type Trial struct {
 	Name      string  `json:"name"`
 	Arguments mcp.Raw `json:"arguments,omitempty"`
 	View      string  `json:"view,omitempty"`
-	// Capabilities are what the caller declares. Default: that its user can be asked in a form and
+	// Capabilities are those that the caller declares. Default: its user can be asked in a form and
 	// sent to a URL.
 	Capabilities mcp.Raw `json:"capabilities,omitempty"`
 }
 
-// Tried is what became of a Trial. Either Result, Error or Asked is set.
+// Tried is the result of a Trial. Either Result, Error or Asked is set.
 type Tried struct {
 	// ID is that of the call, as in records.
 	ID string `json:"id"`
-	// Result is as the client of the caller would get it.
+	// Result is the one that the caller's client would get.
 	Result mcp.Raw `json:"result,omitempty"`
-	// Error is what the client would be told.
+	// Error is the error that the client would get.
 	Error *TriedError `json:"error,omitempty"`
 	// Asked are the questions that the call put to its user, in words.
 	Asked []string `json:"asked,omitempty"`
-	// Note says what is not there, and why.
+	// Note tells what is missing, and why.
 	Note string  `json:"note,omitempty"`
 	Took float64 `json:"took_ms"`
 }
 
-// ErrNobody is for a tool that is tried as nobody, where callers have to say who they are.
+// ErrNobody is for a tool tried without a caller, where callers must be identified.
 var ErrNobody = refusal(http.StatusForbidden, failure.AdminRole,
 	"a tool is tried as the person who has signed in to the console: a token, or this machine, is nobody whom policy knows")
 

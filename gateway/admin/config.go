@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// Roles, each of which may read.
+// Roles of operators. Each may read.
 const (
 	RoleViewer   = "viewer"   // reads
 	RoleOperator = "operator" // acts, too
 	RoleAuditor  = "auditor"  // reads, also the arguments of calls that rules record
 )
 
-// Roles are all of them.
+// Roles are all roles.
 var Roles = []string{RoleViewer, RoleOperator, RoleAuditor}
 
 // Config is the section "admin.api". Its zero value means that there is no API.
@@ -32,22 +32,22 @@ type Config struct {
 	// auditor. Any program of any user of the machine then has it. Default: there is no access
 	// without a token.
 	Loopback string `yaml:"loopback"`
-	// Messages says which messages of recent calls are kept in memory, to be shown: off for none,
-	// shape for messages whose values are replaced by their type and size, full for all that they
-	// say, which the role auditor alone sees. Default: shape. Changes apply to calls that begin later.
+	// Messages selects the messages of recent calls in memory: off for none, shape for messages with
+	// values replaced by their type and size, full for whole messages, which the role auditor alone
+	// sees. Default: shape. Changes apply to calls that begin later.
 	Messages string `yaml:"messages"`
-	// RecentBytes is how much memory the last records have at each replica, and the steps and messages of
-	// the last calls, which have a quarter of it. When it is full, calls that went well and fast go
-	// first, and what users have beyond a sixteenth of it. At least 1MiB. Default: 64MiB.
+	// RecentBytes bounds the memory of the last records at each replica, and of the steps and messages of
+	// the last calls, which have a quarter of it. When it is full, successful fast calls go first, and
+	// those of users beyond a sixteenth of it. At least 1MiB. Default: 64MiB.
 	RecentBytes int64 `yaml:"recent_bytes"`
 }
 
 // leastRecent bounds RecentBytes.
 const leastRecent = 1 << 20
 
-// Token lets somebody use the API.
+// Token gives a person or program access to the API.
 type Token struct {
-	// Name says who acts, in records and in the log. Required.
+	// Name is the operator's name in records and in the log. Required.
 	Name string `yaml:"name"`
 	// Role is viewer (reads), operator (also ends sessions and reloads) or auditor (reads, also
 	// recorded arguments). Required.
@@ -58,7 +58,7 @@ type Token struct {
 
 // RoleRule gives a role to people who sign in.
 type RoleRule struct {
-	// Who are the people, as in rules of the policy. Required.
+	// Who selects the people, as in rules of policy. Required.
 	Who policy.Who `yaml:"who"`
 	// Role is viewer, operator or auditor. A person has the roles of all rules that fit. Required.
 	Role string `yaml:"role"`
@@ -67,7 +67,7 @@ type RoleRule struct {
 // RoleRules are the section "admin.rules".
 type RoleRules []RoleRule
 
-// Validate reports everything that is wrong, each problem with the path of its key in front.
+// Validate reports all mistakes, each with the path of its key in front.
 func (rules RoleRules) Validate() error {
 	var found problems.List
 	for i, r := range rules {
@@ -98,14 +98,14 @@ func audiences(sets []policy.Who) (all []*policy.Audiences, err error) {
 	return all, nil
 }
 
-// Staff knows who has which role, and who may have to approve of calls. It is immutable.
+// Staff knows the roles of people, and who may have to approve calls. It is immutable.
 type Staff struct {
 	rules     RoleRules
 	who       []*policy.Audiences
 	approvers []*policy.Audiences
 }
 
-// NewStaff makes a Staff of valid rules, and of the sets of those who approve of calls.
+// NewStaff makes a Staff of valid rules, and of the sets of people who approve calls.
 func NewStaff(rules RoleRules, approvers []policy.Who) (*Staff, error) {
 	who, err := audiences(rules.who())
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Staff) Roles(person *mcp.Caller) (roles []string) {
 	return roles
 }
 
-// Approves reports whether some rule of the policy has a person approve of calls.
+// Approves reports whether a rule of policy lets a person approve calls.
 func (s *Staff) Approves(person *mcp.Caller) bool {
 	return slices.ContainsFunc(s.approvers, func(who *policy.Audiences) bool { return who.First(person) == 0 })
 }
@@ -136,7 +136,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 // IsZero reports whether there is no API.
 func (c Config) IsZero() bool { return len(c.Tokens) == 0 && c.Loopback == "" }
 
-// Validate reports everything that is wrong, each problem with the path of its key in front.
+// Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
 	var found problems.List
 	names, tokens := make(map[string]int), make(map[string]int)

@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// Settings are how operators see and change the configuration.
+// Settings let operators see and change the configuration.
 type Settings interface {
 	// Text returns the file as it stands. The error is ErrNoFile, or that it cannot be read.
 	Text() (ConfigText, error)
-	// Effective returns the configuration that holds. The error is ErrNoFile.
+	// Effective returns the configuration in force. The error is ErrNoFile.
 	Effective() (EffectiveConfig, error)
 	Changes() []ConfigChange
-	// Check says what is wrong with a text, and what it would change. With blind, its references are
+	// Check returns the mistakes in a text, and what it would change. With blind, its references are
 	// not looked up.
 	Check(text string, blind bool) ConfigCheck
 	// Save writes a text into the file and reloads it, if the file still has a revision. The error
@@ -43,13 +43,13 @@ type ConfigText struct {
 	Hidden   string `json:"hidden,omitempty"`
 	Masked   bool   `json:"masked"` // there are secrets in the file
 	Revision string `json:"revision"`
-	// InForce says that it is the configuration that holds.
+	// InForce says that it is the configuration in force.
 	InForce bool `json:"in_force"`
 	// Save says that operators may change it.
 	Save bool `json:"save"`
 }
 
-// EffectiveConfig is the configuration that holds, with its defaults.
+// EffectiveConfig is the configuration in force, with its defaults.
 type EffectiveConfig struct {
 	Text     string `json:"text"`
 	Hidden   string `json:"hidden,omitempty"`
@@ -63,21 +63,21 @@ type ConfigDraft struct {
 	Revision string `json:"revision,omitempty"`
 }
 
-// ConfigCheck is what is wrong with a text, and what a reload of it would change.
+// ConfigCheck has the mistakes in a text, and the changes that a reload of it would make.
 type ConfigCheck struct {
-	// Problems are why a reload would refuse it. Warnings are what is probably not meant.
+	// Problems are the reasons why a reload would refuse it. Warnings are probable mistakes.
 	Problems []Problem `json:"problems"`
 	Warnings []Problem `json:"warnings"`
-	// Changed are sections, the others servers. All are empty if there are problems.
+	// Changed names sections, the others name servers. All are empty if there are problems.
 	Changed  []string `json:"changed"`
 	Added    []string `json:"added"`
 	Replaced []string `json:"replaced"`
 	Removed  []string `json:"removed"`
-	// Notes say what was not looked at.
+	// Notes tell what was not checked.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ConfigChanges are the last times at which the configuration was read, newest first.
+// ConfigChanges are the last readings of the configuration, newest first.
 type ConfigChanges struct {
 	History []ConfigChange `json:"history"`
 }
@@ -101,8 +101,8 @@ func configHistory(_ context.Context, a *API, _ Operator, _ None) (ConfigChanges
 }
 
 const (
-	// mostChecks bounds how many texts are checked at a time: compiling the conditions of their rules
-	// takes time, which calls need. Others wait.
+	// mostChecks bounds the texts that are checked at a time: compiling the conditions of their rules
+	// slows calls down. Others wait.
 	mostChecks = 1
 	// longestWait bounds that wait.
 	longestWait = 20 * time.Second
@@ -137,7 +137,7 @@ func saveConfig(_ context.Context, a *API, who Operator, d ConfigDraft) (outcome
 	return outcome, nil
 }
 
-// refusedSetting says why the configuration cannot be seen or changed.
+// refusedSetting returns the refusal to show or change the configuration.
 func refusedSetting(err error) error {
 	_, bad := errors.AsType[*BadDraft](err)
 	_, known := errors.AsType[*Refusal](err)

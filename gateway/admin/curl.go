@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
-// curl is a command that makes the call again at its endpoint, as a client without a session makes
-// it. arguments are nil if they are not known. It returns "" for methods that need more than one
-// request.
+// curl returns a command that makes the call again at its endpoint, as a client without a session
+// makes it. arguments are nil if they are not known. It returns "" for methods that need more than
+// one request.
 func curl(state State, d *Decision, arguments mcp.Raw) string {
 	params := mcp.Raw("{}")
 	switch d.Method {
@@ -55,7 +55,7 @@ func curl(state State, d *Decision, arguments mcp.Raw) string {
 // quoted quotes a text for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// visible escapes what in JSON cannot be seen, such as characters that change the direction of text.
+// visible escapes invisible characters in JSON, such as those that change the direction of text.
 func visible(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -74,8 +74,7 @@ func visible(text string) string {
 	return out.String()
 }
 
-// sentArguments are the arguments that the client sent, if all of them are kept. Else it returns
-// nil.
+// sentArguments returns the arguments that the client sent, nil unless all of them are kept.
 func sentArguments(v trail.View) mcp.Raw {
 	for _, m := range v.Messages {
 		if m.Edge != trail.Client || !m.In || m.Bytes > len(m.Text) || !json.Valid(m.Text) {
@@ -90,7 +89,7 @@ func sentArguments(v trail.View) mcp.Raw {
 	return nil
 }
 
-// endpointOf is the URL of the endpoint at which a call came.
+// endpointOf returns the URL of the endpoint of a call.
 func endpointOf(state State, d *Decision) string {
 	for _, v := range state.Views {
 		if v.Name == d.View {

@@ -21,11 +21,11 @@ import (
 const (
 	defaultPage = 100
 	mostPage    = 1000
-	// defaultFailed is how many sign-ins that failed are shown one by one.
+	// defaultFailed is the default number of failed sign-ins that are shown one by one.
 	defaultFailed = 20
 )
 
-// queryOf reads which records are wanted; see ReadQuery.
+// queryOf reads the query for records; see ReadQuery.
 func queryOf(allowed ...string) func(*exchange) (recent.Query, error) {
 	return func(x *exchange) (recent.Query, error) { return ReadQuery(x.r.URL.Query(), allowed...) }
 }
@@ -49,8 +49,7 @@ func signInsQuery(x *exchange) (recent.Query, error) {
 	return ReadQuery(values, "limit")
 }
 
-// signIns returns the sign-ins that failed, as far as they are kept. The limit is for those that are shown
-// one by one.
+// signIns returns the failed sign-ins in memory. The limit is for those that are shown one by one.
 func signIns(ctx context.Context, a *API, who Operator, q recent.Query) (SignIns, error) {
 	most := cmp.Or(q.Limit, defaultFailed)
 	q.Kinds, q.Limit = []string{record.KindSignIn, record.KindCredential, record.KindAdmin}, 0
@@ -63,14 +62,14 @@ func signIns(ctx context.Context, a *API, who Operator, q recent.Query) (SignIns
 }
 
 const (
-	// mostExams bounds how many tokens are examined at a time: issuers may be asked about each.
+	// mostExams bounds the tokens that are examined at a time: issuers may be asked about each.
 	mostExams = 4
-	// longestExam bounds the time of one.
+	// longestExam bounds the time of an examination.
 	longestExam = 25 * time.Second
 )
 
-// examine says why a token is or would be refused. Whoever asks holds somebody's token, so it is for
-// operators. No part of the token is recorded, logged or answered.
+// examine tells why a token is or would be refused. It is for operators, since those who ask hold
+// another person's token. No part of the token is recorded, logged or answered.
 func examine(ctx context.Context, a *API, who Operator, p PastedToken) (e Examined, err error) {
 	if strings.TrimSpace(p.Text) == "" {
 		return e, BadRequest("token: is needed: the access token or API key that a client sends")
@@ -113,7 +112,7 @@ func (o Operator) shown(items []*recent.Item) (all []Decision) {
 	return all
 }
 
-// partial says why records may be missing. The cause is in the log.
+// partial returns the reason why records may be missing. The cause is in the log.
 func partial(err error) string {
 	if err == nil {
 		return ""
@@ -173,7 +172,7 @@ func ReadQuery(values url.Values, allowed ...string) (q recent.Query, err error)
 	return q, nil
 }
 
-// readTime reads a time, or how long ago it was.
+// readTime reads a time, or a duration before now.
 func readTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -184,7 +183,7 @@ func readTime(text string, now time.Time) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// oneCall returns everything that is known of a call.
+// oneCall returns all that the gateway has of a call.
 func oneCall(ctx context.Context, a *API, who Operator, id string) (answer Call, err error) {
 	found := a.deps.Recent.Find(ctx, recent.Query{Filter: record.Filter{ID: id, Kinds: []string{record.KindCall}}})
 	if len(found.Items) == 0 {
@@ -228,10 +227,10 @@ func oneCall(ctx context.Context, a *API, who Operator, id string) (answer Call,
 	return answer, nil
 }
 
-// mostSimilar bounds how many similar calls are shown.
+// mostSimilar bounds the similar calls that are shown.
 const mostSimilar = 10
 
-// similar finds the last other calls of what a call used.
+// similar returns the last other calls of the same target.
 func similar(ctx context.Context, a *API, d *Decision) (others []*recent.Item) {
 	name := cmp.Or(d.Original, d.Name)
 	if name == "" {

@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// How bad a finding is.
+// Severities of findings.
 const (
 	Critical = "critical" // something does not work
 	Warning  = "warning"  // something works in part, will end soon, or has changed for the worse
 	Notice   = "notice"   // worth knowing
 )
 
-// Findings are what is not well, as this replica sees it, worst first.
+// Findings are the problems that this replica sees, worst first.
 type Findings struct {
 	Replica  string    `json:"replica"`
 	At       time.Time `json:"at"`
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is something that is not well.
+// Finding is a problem of the gateway or its servers.
 type Finding struct {
 	// Severity is critical, warning or notice.
 	Severity string `json:"severity"`
-	// Kind is what it is about, such as server or certificate, Subject which one, "" if there is
+	// Kind is the kind of thing, such as server or certificate; Subject names it, "" if there is
 	// only one.
 	Kind    string `json:"kind"`
 	Subject string `json:"subject,omitempty"`
-	// What, Cause and Next are sentences: what is not well, why, and the one next step.
+	// What, Cause and Next are sentences: the problem, its cause, and the one next step.
 	What  string `json:"what"`
 	Cause string `json:"cause"`
 	Next  string `json:"next"`
-	// Look is the path of a request whose answer tells more.
+	// Look is the path of a request that tells more.
 	Look  string     `json:"look"`
 	Since *time.Time `json:"since,omitempty"`
 	// Code is the name of the failure, as in docs/errors.md.
 	Code string `json:"error_code,omitempty"`
-	// Excerpt is the line of the configuration that it is about, with a caret in a second line
-	// under what is wrong. What may be a secret is left out.
+	// Excerpt is the line of the configuration with the mistake, and a second line with a caret
+	// under it. What may be a secret is left out.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// findings returns what is not well.
+// findings returns the problems that this replica sees.
 func findings(ctx context.Context, a *API, _ Operator, _ None) (Findings, error) {
 	all, err := a.deps.Finder.Findings(ctx)
 	if err != nil {

@@ -8,28 +8,28 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 )
 
-// Bounds of the history: how often the configuration was read, and the bytes of all differences.
+// Bounds of the history: the readings of the configuration, and the bytes of all differences.
 const (
 	mostChanges     = 50
 	mostChangeBytes = 1 << 20
 )
 
-// ConfigChange is one time at which the configuration was read: at the start, and at each reload.
+// ConfigChange is one reading of the configuration: at the start, and at each reload.
 type ConfigChange struct {
 	At       time.Time `json:"at"`
 	Revision string    `json:"revision,omitempty"` // of the text that was read
-	// Applied says that it holds since then; else Problems are why not.
+	// Applied says that it has been in force since then; else Problems are why not.
 	Applied  bool      `json:"applied"`
 	Problems []Problem `json:"problems,omitempty"`
 	// Changed are the sections that differ from those that held before.
 	Changed []string `json:"changed,omitempty"`
-	// Diff is the difference between this text and the one that was read before, in the unified form,
-	// without secrets. Note is why there is none, "" if the texts are the same.
+	// Diff is the difference between this text and the previous one, in the unified form, without
+	// secrets. Note is why there is none, "" if the texts are the same.
 	Diff string `json:"diff,omitempty"`
 	Note string `json:"note,omitempty"`
 }
 
-// ConfigHistory has the last times at which the configuration was read. The zero value is ready.
+// ConfigHistory has the last readings of the configuration. The zero value is ready to use.
 type ConfigHistory struct {
 	mu    sync.Mutex // guards the fields below
 	all   []ConfigChange
@@ -63,7 +63,7 @@ func (h *ConfigHistory) Add(c ConfigChange, masked, hidden string) {
 	}
 }
 
-// All returns what is kept, newest first.
+// All returns the kept readings, newest first.
 func (h *ConfigHistory) All() []ConfigChange {
 	h.mu.Lock()
 	defer h.mu.Unlock()

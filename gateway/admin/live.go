@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// aliveEvery is how often a stream says that it is alive.
+	// aliveEvery is the interval of signs of life on a stream.
 	aliveEvery = 15 * time.Second
 	// writeTimeout bounds each write to a stream.
 	writeTimeout = 30 * time.Second
 	mostLast     = 1000
 )
 
-// LiveQuestion says which records are wanted as they come.
+// LiveQuestion selects the records to follow.
 type LiveQuestion struct {
 	record.Filter
 	// After is the cursor of the last record that is known. Without one, the last records, at most
 	// Last, come first.
 	After recent.Cursor
 	Last  int
-	Pace  int // how many a second at most, 0 for all
+	Pace  int // bound for a second, 0 for none
 }
 
-// Follow sends an operator, who has sent a request, the records that are wanted until the request ends.
-// send gets records, oldest first, and how many were skipped before them; now and then it gets
-// none, as a sign of life. Errors: that of send, and a *Refusal.
+// Follow sends an operator the wanted records until the operator's request ends. send gets records,
+// oldest first, and how many were skipped before them; now and then it gets none, as a sign of life.
+// Errors: that of send, and a *Refusal.
 func (a *API) Follow(r *http.Request, who Operator, q LiveQuestion, send func([]Decision, int64) error) error {
 	who.From = a.deps.Origin(r)
 	if err := a.allow(who, RoleViewer, r.Method, r.URL.Path); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// Operation is something that operators ask for or do: the API serves it, and the console asks for it.
-// Who may, and what is done, is the same for both.
+// Operation is a question or an action of operators: the API serves it, and the console asks for it.
+// The role and the work are the same for both.
 type Operation[Q, A any] struct {
 	pattern string // of the API: method and path, as for http.ServeMux
-	role    string // that is needed
+	role    string // the needed one
 	read    func(*exchange) (Q, error)
 	do      func(context.Context, *API, Operator, Q) (A, error)
 }
@@ -28,7 +28,7 @@ type Asker interface {
 	Ask(r *http.Request, who Operator, o Asked, q, into any) error
 }
 
-// Asked is an operation, whatever is asked and answered.
+// Asked is an operation with any types of question and answer.
 type Asked interface {
 	// Pattern is its method and path in the API, as for http.ServeMux.
 	Pattern() string
@@ -37,7 +37,7 @@ type Asked interface {
 	answer(ctx context.Context, a *API, who Operator, q, into any) error
 }
 
-// Ask asks as an operator whom the caller knows, who has sent a request. Errors are those of Asker.
+// Ask asks as an operator that the caller has identified, for a request. Errors are those of Asker.
 func (o Operation[Q, A]) Ask(by Asker, r *http.Request, who Operator, q Q) (answer A, err error) {
 	err = by.Ask(r, who, o, q, &answer)
 	return answer, err
@@ -84,7 +84,7 @@ func segment(name string) func(*exchange) (string, error) {
 	return func(x *exchange) (string, error) { return x.r.PathValue(name), nil }
 }
 
-// parameter reads one of the URL.
+// parameter reads a parameter of the URL.
 func parameter(name string) func(*exchange) (string, error) {
 	return func(x *exchange) (string, error) { return x.r.URL.Query().Get(name), nil }
 }
@@ -130,12 +130,12 @@ func refusal(status int, name failure.Name, message string) error {
 	return &Refusal{status, name.String(), message}
 }
 
-// BadRequest says what is wrong with a question.
+// BadRequest is the error for a mistake in a question.
 func BadRequest(message string) error {
 	return refusal(http.StatusBadRequest, failure.AdminRequest, message)
 }
 
-// busy says that the gateway has no time for a question now.
+// busy is the error when the gateway has no time for a question now.
 func busy(message string) error {
 	return refusal(http.StatusServiceUnavailable, failure.AdminBusy, message)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
-// Operations of operators: what can be asked, and by which role.
+// Operations of operators, each with the role that it needs.
 var (
 	ListDecisions = Operation[recent.Query, Page]{
 		"GET /api/v1/decisions", RoleViewer, queryOf("limit", "before"), decisions}
@@ -66,7 +66,7 @@ var (
 		"POST /api/v1/setup/probe", RoleOperator, body[Attempt](mostDraft), probe}
 )
 
-// Actions are the operations that do something to a server, by what they do.
+// Actions are the operations on a server, by their names.
 var Actions = map[string]Operation[string, Acted]{
 	Probe:     act(Probe, "upstream probed"),
 	Reconnect: act(Reconnect, "upstream reconnected"),
@@ -74,7 +74,7 @@ var Actions = map[string]Operation[string, Acted]{
 	Enable:    act(Enable, "upstream enabled"),
 }
 
-// operations are all of them.
+// operations are all operations.
 var operations = []Asked{
 	ListDecisions, GetCall, ListSignIns, GetFindings, GetSeries,
 	ListUpstreams, GetUpstream, ListPins, ApprovePins,
@@ -123,7 +123,7 @@ func New(deps Deps) *API {
 	return a
 }
 
-// AnswerCall answers another replica with what an operator there, who has some roles, may see of a call.
+// AnswerCall tells another replica what an operator with some roles may see of a call.
 func (a *API) AnswerCall(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r}
 	for _, role := range r.URL.Query()["role"] {

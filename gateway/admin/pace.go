@@ -9,17 +9,17 @@ import (
 // mostPace bounds the parameter pace.
 const mostPace = 10_000
 
-// pacer lets so many records through within a second, the newest ones, and counts the others: people
-// read no faster, and each record that is written costs what calls need.
+// pacer passes a bounded number of records within a second, the newest ones, and counts the others:
+// people read no faster, and writing each record slows calls down.
 type pacer struct {
 	most  int // 0 for all
 	began time.Time
 	sent  int
 
-	missed int64 // that were not told yet
+	missed int64 // not reported yet
 }
 
-// take returns the records to send now, and how many were missed before them, which is told once a
+// take returns the records to send now, and the number missed before them, which it reports once a
 // second.
 func (p *pacer) take(items []*recent.Item, missed int64, now time.Time) (sent []*recent.Item, told int64) {
 	if p.most == 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
-// Series is what happened over time, at this replica since it was started.
+// Series counts calls over time, at this replica since its start.
 type Series struct {
 	Replica string `json:"replica"`
-	// Upstream is the server that it is about, "" for all.
+	// Upstream is the server of the series, "" for all.
 	Upstream string `json:"upstream,omitempty"`
-	// Counting is since when the replica counts.
+	// Counting is the time when the replica began to count.
 	Counting time.Time `json:"counting"`
-	// Step is how long each point is, such as 1m0s. The last one has not ended.
+	// Step is the length of each point, such as 1m0s. The last one has not ended.
 	Step   string         `json:"step"`
 	Points []recent.Point `json:"points"` // oldest first
 	Total  recent.Point   `json:"total"`
@@ -26,21 +26,21 @@ type Series struct {
 	Upstreams []UpstreamTotal `json:"upstreams,omitempty"`
 }
 
-// UpstreamTotal is what happened at a server.
+// UpstreamTotal counts the calls at a server.
 type UpstreamTotal struct {
 	Name string `json:"name"`
 	recent.Point
 }
 
-// Policy is the rules that hold, and how often each decided on a call at this replica.
+// Policy has the rules in force, and the number of calls that each decided on at this replica.
 type Policy struct {
 	Replica string `json:"replica"`
 	// Open says that there is no section policy: everything is allowed.
 	Open    bool   `json:"open,omitempty"`
 	Default string `json:"default"` // deny or allow
-	// Counting is since when decisions are counted: the start, or the last change of policy.
+	// Counting is the time when counting began: the start, or the last change of policy.
 	Counting time.Time `json:"counting"`
-	// ByDefault is how many calls no rule decided on, LastByDefault the last one.
+	// ByDefault counts the calls that no rule decided on, LastByDefault is the last one.
 	ByDefault     int64      `json:"by_default"`
 	LastByDefault *time.Time `json:"last_by_default,omitempty"`
 	Rules         []Rule     `json:"rules"` // as in the configuration
@@ -51,20 +51,20 @@ type Rule struct {
 	Name string `json:"name"`
 	// At is its place, file:line; "" without a file.
 	At string `json:"at,omitempty"`
-	// Who are the callers to whom it applies, in words.
+	// Who describes the callers that it applies to, in words.
 	Who   string   `json:"who"`
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ask   []string `json:"ask,omitempty"`
 	When  string   `json:"when,omitempty"`
-	// Approvers are those of whom one has to approve, in words; "" if the user does.
+	// Approvers describes the people one of them must approve, in words; "" if the user does.
 	Approvers string `json:"approvers,omitempty"`
-	// Decided is on how many calls it was the rule that decided, Last the last one.
+	// Decided counts the calls that the rule decided on, Last is the last one.
 	Decided int64      `json:"decided"`
 	Last    *time.Time `json:"last,omitempty"`
 }
 
-// SeriesQuestion asks what happened over time.
+// SeriesQuestion asks for a series of counts.
 type SeriesQuestion struct {
 	Upstream string // "" for all
 	Last     time.Duration
@@ -95,7 +95,7 @@ func seriesQuestion(x *exchange) (q SeriesQuestion, err error) {
 	return q, nil
 }
 
-// series returns what happened over time.
+// series returns the counts of calls over time.
 func series(_ context.Context, a *API, _ Operator, q SeriesQuestion) (Series, error) {
 	s, now := a.deps.Recent, time.Now()
 	since := now.Add(-q.Last)
@@ -138,7 +138,7 @@ func rules(_ context.Context, a *API, _ Operator, _ None) (Policy, error) {
 	return p, nil
 }
 
-// onlyOnce refuses parameters that are not known, and those that are there twice.
+// onlyOnce refuses unknown and repeated parameters.
 func onlyOnce(values url.Values, known ...string) error {
 	for name, all := range values {
 		if !slices.Contains(known, name) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// What an operator can do to a server.
+// Actions of operators on a server.
 const (
 	Probe     = "probe"
 	Reconnect = "reconnect"
@@ -16,25 +16,25 @@ const (
 	Enable    = "enable"
 )
 
-// ErrNoServer is for a name that no server of the configuration has.
+// ErrNoServer is for a name without a server in the configuration.
 var ErrNoServer = refusal(http.StatusNotFound, failure.AdminNotFound,
 	"there is no such server in the configuration that holds")
 
-// NotNow is the error of what cannot be done as things are: why, and what to do.
+// NotNow is the error of an action that is impossible now: why, and what to do.
 func NotNow(why string) error { return refusal(http.StatusConflict, failure.AdminRequest, why) }
 
-// Server is all that is known of one server.
+// Server has all details of one server.
 type Server struct {
 	Upstream Upstream `json:"upstream"`
-	Replica  string   `json:"replica"` // that answers, and whose states these are
+	Replica  string   `json:"replica"` // that answers, with its own states
 	// Target is a URL without its query, or a program; Prefix is that of public names.
 	Target string `json:"target"`
 	Prefix string `json:"prefix"`
-	// Disabled says who has disabled it, if somebody has.
+	// Disabled names the operator who has disabled it, if it is disabled.
 	Disabled *Disabled `json:"disabled,omitempty"`
 	// Timeline has the last changes of its state, newest first, 100 at most.
 	Timeline []Change `json:"timeline"`
-	// Probe has the requests with which the gateway found out how to speak to it, oldest first.
+	// Probe has the requests that determined how to speak to it, oldest first.
 	Probe []ProbeStep `json:"probe"`
 	// Capabilities are those that the server declares.
 	Capabilities mcp.Raw     `json:"capabilities,omitempty"`
@@ -44,12 +44,12 @@ type Server struct {
 	Hooks     []LookingHook `json:"hooks"`
 	Templates int           `json:"resource_templates"`
 	Tools     Tools         `json:"tools"`
-	// Withheld is what clients do not see, and why; 100 at most, and how many there are more.
+	// Withheld has the items that clients do not see, and why; 100 at most, and the number of further ones.
 	Withheld     []WithheldItem `json:"withheld"`
 	WithheldMore int            `json:"withheld_more,omitempty"`
 }
 
-// Disabled says who has disabled a server, and when.
+// Disabled names the operator who has disabled a server, and the time.
 type Disabled struct {
 	By string    `json:"by"`
 	At time.Time `json:"at"`
@@ -63,7 +63,7 @@ type Change struct {
 	Stage string    `json:"stage,omitempty"`
 	Error string    `json:"error,omitempty"`
 	Cause string    `json:"cause,omitempty"`
-	// By is the operator whose action it was, Did what they did.
+	// By is the operator who caused it, Did the action.
 	By  string `json:"by,omitempty"`
 	Did string `json:"did,omitempty"`
 }
@@ -75,31 +75,31 @@ type ProbeStep struct {
 	Revision  string    `json:"revision"` // that was offered
 	Transport string    `json:"transport"`
 	Took      float64   `json:"took_ms"`
-	// Found is what the answer says; else there was a failure.
+	// Found is the result in the answer; else there was a failure.
 	Found string `json:"found,omitempty"`
 	Code  string `json:"error_code,omitempty"`
 	Error string `json:"error,omitempty"`
 	Cause string `json:"cause,omitempty"`
 }
 
-// Credentials say with whose credential the gateway comes. They have no secret.
+// Credentials describe the credential that the gateway uses at a server. They have no secret.
 type Credentials struct {
 	// Type is that of the key auth: none, header, bearer, client_credentials or token_exchange.
 	Type string `json:"type"`
-	// Whose is nobody, gateway or each user.
+	// Whose names the owner: nobody, gateway or each user.
 	Whose string `json:"whose"`
 	// State is none, accepted, refused or unknown.
 	State string `json:"state"`
-	// Refused is how many users' credentials the server refused last.
+	// Refused counts the users with a credential that the server refused last.
 	Refused int `json:"users_refused,omitempty"`
 }
 
-// Pinning says how a server is held to what is approved.
+// Pinning tells how a server is held to its approved definitions.
 type Pinning struct {
 	Mode string `json:"mode"` // off, warn or block
 	// File is the lock file, "" if nothing is pinned.
 	File string `json:"file,omitempty"`
-	// Waiting is how many definitions were seen that are not approved.
+	// Waiting counts the definitions that were seen and are not approved.
 	Waiting int `json:"waiting"`
 }
 
@@ -131,35 +131,35 @@ type Tool struct {
 	Short  int    `json:"tokens_short"`
 }
 
-// WithheldItem is something that clients do not see.
+// WithheldItem is an item that clients do not see.
 type WithheldItem struct {
 	List   string `json:"list"`
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// ToolPage says which tools of which server are wanted.
+// ToolPage selects a page of the tools of a server.
 type ToolPage struct {
 	Upstream    string
 	From, Limit int
 	ByTokens    bool // the largest ones first; else by their names
 }
 
-// Action is something that an operator does to a server.
+// Action is an operator's action on a server.
 type Action struct {
 	Upstream string
 	What     string // Probe, Reconnect, Disable or Enable
 	By       string
 }
 
-// Acted is what became of an Action.
+// Acted is the result of an Action.
 type Acted struct {
-	// Changed says that the server is in another condition: it was not disabled, or enabled, before.
-	// A probe and a new connection always are.
+	// Changed says that the action had an effect: the server was not disabled, or enabled, before. A
+	// probe and a new connection always have one.
 	Changed  bool        `json:"changed"`
 	Upstream Upstream    `json:"upstream"` // as it is now
 	Probe    []ProbeStep `json:"probe"`
-	// Failure is why the probe found nothing.
+	// Failure is the reason why the probe found nothing.
 	Failure *Failure `json:"failure,omitempty"`
 	// Missing are replicas that do not answer: there, nothing was done.
 	Missing []string `json:"missing,omitempty"`

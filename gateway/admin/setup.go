@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// longestProbe bounds how long servers are tried.
+// longestProbe bounds the time of a trial of servers.
 const longestProbe = 60 * time.Second
 
 // SetupText is a text to make servers of: the file of a client, URLs, or commands.
@@ -17,7 +17,7 @@ type SetupText struct {
 	Text string `json:"text"`
 }
 
-// SetupDraft is what became of it.
+// SetupDraft is the configuration made of a SetupText.
 type SetupDraft struct {
 	Servers []SetupServer `json:"servers"`
 	// Config is a whole configuration with these servers, Upstreams the servers alone, as items of
@@ -39,7 +39,7 @@ type SetupServer struct {
 	Enabled bool     `json:"enabled"`
 }
 
-// SetupClients are what clients need to find this gateway.
+// SetupClients has the settings that clients need to find this gateway.
 type SetupClients struct {
 	Endpoint string          `json:"endpoint"`
 	Clients  []setup.Snippet `json:"clients"`
@@ -57,25 +57,25 @@ type Attempt struct {
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// Probed is what was found.
+// Probed is the result of an Attempt.
 type Probed struct {
 	Servers []ProbedServer `json:"servers"`
-	// Warnings are what known clients cut or refuse, and what may deceive.
+	// Warnings tell what known clients cut or refuse, and what may deceive.
 	Warnings []Problem `json:"warnings"`
 }
 
-// ProbedServer is what was found at one server.
+// ProbedServer is the result for one server.
 type ProbedServer struct {
 	Name      string   `json:"name"`
 	State     string   `json:"state"`  // up, failing, down, connecting, or "per user"
-	Server    string   `json:"server"` // what it calls itself
+	Server    string   `json:"server"` // the name that it gives itself
 	Revision  string   `json:"revision"`
 	Tools     int      `json:"tools"`
 	Prompts   int      `json:"prompts"`
 	Resources int      `json:"resources"`
 	Skills    int      `json:"skills"`
-	Withheld  []string `json:"withheld,omitempty"` // what clients are not shown, and why
-	Hint      string   `json:"hint,omitempty"`     // what is probably not meant
+	Withheld  []string `json:"withheld,omitempty"` // items that clients do not see, and why
+	Hint      string   `json:"hint,omitempty"`     // a probable mistake
 	Error     string   `json:"error,omitempty"`    // why it cannot be used
 }
 
@@ -84,7 +84,7 @@ func setupClients(_ context.Context, a *API, _ Operator, _ None) (SetupClients, 
 	return SetupClients{Endpoint: endpoint, Clients: setup.Snippets(endpoint)}, nil
 }
 
-// makeSetup makes servers of what clients have. The answer has no secrets.
+// makeSetup makes servers of the files of clients. The answer has no secrets.
 func makeSetup(_ context.Context, a *API, _ Operator, t SetupText) (answer SetupDraft, err error) {
 	d, err := setup.Read(t.Text, "")
 	if err != nil {
@@ -118,7 +118,7 @@ func configured(a *API) (names []string) {
 	return names
 }
 
-// fill makes the configuration of a Text, with the names that /setup gives.
+// fill makes the configuration of a Text, with the same names as /setup.
 func (p *Attempt) fill(taken []string) error {
 	d, err := setup.Read(p.Text, "")
 	if err != nil {

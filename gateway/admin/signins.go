@@ -9,28 +9,28 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// mostFailures bounds the kinds of failures: clients choose what they call themselves.
+// mostFailures bounds the kinds of failures: clients choose their own names.
 const mostFailures = 200
 
-// SignIns is the answer of /signins: sign-ins that failed.
+// SignIns is the answer of /signins: failed sign-ins.
 type SignIns struct {
-	// Failures are counted by client and reason, the latest first; LeftOut is how many more there are.
+	// Failures are counted by client and reason, the latest first; LeftOut counts the others.
 	Failures []SignInFailure `json:"failures"`
 	LeftOut  int             `json:"left_out,omitempty"`
 	Last     []Decision      `json:"last"` // newest first
-	// Partial is why records of other replicas may be missing, "" if they are not.
+	// Partial is the reason why records of other replicas may be missing, "" for none.
 	Partial string `json:"partial,omitempty"`
 }
 
-// SignInFailure is how often sign-ins with a client failed for a reason.
+// SignInFailure counts the failed sign-ins with a client for one reason.
 type SignInFailure struct {
-	// Client is the id of the OAuth client, "" while nobody knows it: a refused token proves nothing.
-	// Agent is what the client calls itself.
+	// Client is the id of the OAuth client, "" while it is unknown: a refused token proves nothing.
+	// Agent is the name that the client gives itself.
 	Client string `json:"client,omitempty"`
 	Agent  string `json:"agent,omitempty"`
 	// Upstream is the server at which users wanted to sign in, "" for the gateway.
 	Upstream string `json:"upstream,omitempty"`
-	// Event is what happened, as in records. Remedy is what to do, "" if nothing is known.
+	// Event is the event, as in records. Remedy is what to do, "" if that is unknown.
 	Event  string    `json:"event"`
 	Reason string    `json:"reason"`
 	Remedy string    `json:"remedy,omitempty"`
@@ -63,17 +63,17 @@ func failures(items []*recent.Item) (all []SignInFailure, leftOut int) {
 	return shown, len(all) - len(shown)
 }
 
-// PastedToken is a token that somebody asks about.
+// PastedToken is a token that an operator asks about.
 type PastedToken struct {
 	// Text may have white space around the token, and Authorization: and its scheme in front.
 	Text string `json:"token"`
-	// View is the view at whose endpoint the token would come, "" for the gateway's own.
+	// View is the view of the endpoint that would get the token, "" for the gateway's own.
 	View string `json:"view,omitempty"`
 }
 
-// Examined is what a gateway thinks of a token.
+// Examined is the judgement of a gateway on a token.
 type Examined struct {
 	auth.Examination
-	// Rules are those of policy that are for the caller, with whatever they call.
+	// Rules are those of policy that apply to the caller, for any target.
 	Rules []string `json:"rules,omitempty"`
 }

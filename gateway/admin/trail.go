@@ -7,21 +7,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/trail"
 )
 
-// forgotten says why there are neither steps nor messages of a call.
+// forgotten is the reason why a call has neither steps nor messages.
 const forgotten = "other calls have taken the room of its steps and messages; " +
 	"those of failed and slow calls stay longest"
 
-// Step is what one part of the gateway did for a call.
+// Step is the work of one part of the gateway for a call.
 type Step struct {
-	// Step is the part, Of which hook or server.
+	// Step is the part, Of the hook or server.
 	Step string `json:"step"`
 	Of   string `json:"of,omitempty"`
 	// Round is that of its questions, counted from 1.
 	Round int `json:"round"`
-	// Start is when it began after the request had arrived, in milliseconds, as is Duration.
+	// Start is its begin after the arrival of the request, in milliseconds, as is Duration.
 	Start    float64 `json:"start_ms"`
 	Duration float64 `json:"duration_ms"`
-	// Result is what came of it, "" if the call just went on. Open says that it has not ended.
+	// Result is its outcome, "" if the call just went on. Open says that it has not ended.
 	Result string `json:"result,omitempty"`
 	Open   bool   `json:"open,omitempty"`
 }
@@ -49,7 +49,7 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// tell adds the trail of the call to an answer.
+// tell adds a trail to the answer about its call.
 func (c *Call) tell(v trail.View, d *Decision, full bool) {
 	for _, s := range v.Steps {
 		if s.Name == "policy" && s.Result == "" {
@@ -72,5 +72,5 @@ func (c *Call) tell(v trail.View, d *Decision, full bool) {
 	c.Missed = v.Missed
 }
 
-// millis is a time in milliseconds, to the microsecond.
+// millis returns a time in milliseconds, to the microsecond.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// layers tells what each part of the gateway said of a call, from the outside in, as its record
-// says.
+// layers returns the decision of each part of the gateway on a call, from the outside in, as in its
+// record.
 func layers(d *Decision) (all []Layer) {
 	add := func(layer string, parts ...string) {
 		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
@@ -52,7 +52,7 @@ func labelled(label, text string) string {
 	return label + text
 }
 
-// decided says what policy decided, and by which rule.
+// decided describes the decision of policy, and its rule.
 func decided(d *Decision) []string {
 	by := labelled("rule ", d.Rule)
 	switch {
@@ -66,7 +66,7 @@ func decided(d *Decision) []string {
 	return []string{d.Decision, by, labelled("at ", d.RuleAt)}
 }
 
-// decideNow asks policy about a call again. It returns nil if nothing can be said.
+// decideNow asks policy about a call again. It returns nil if there is no answer.
 func decideNow(ctx context.Context, a *API, d *Decision) *Answer {
 	q := Question{Method: d.Method, Issuer: d.Issuer, User: d.User, Groups: d.Groups, Client: d.Client, View: d.View}
 	if d.Decision == "unknown" || len(d.Explained) > 0 {
