@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-// heading is the beginning of a file that is made.
+// heading begins a new file.
 const heading = "# API keys of Gatehouse (auth.keys.file). Here are only digests of keys: \"gatehouse key new\" adds one.\n"
 
 // Errors of Revoke.
@@ -101,7 +101,7 @@ func revoke(path, id string, now time.Time) error {
 }
 
 // alone changes a file while no other process does so: of two that have read the same text, the
-// second would take out what the first has added. Where there are no locks, replace notices most of
+// second would remove the addition of the first. Where there are no locks, replace notices most of
 // that.
 func alone(path string, change func() error) error {
 	if leads, err := filepath.EvalSymlinks(path); err == nil {
@@ -114,8 +114,8 @@ func alone(path string, change func() error) error {
 	return change()
 }
 
-// replace replaces a file if its new text says exactly what it should, and nobody has changed it
-// meanwhile.
+// replace replaces a file if its new text has exactly the wanted entries, and the file has not
+// changed meanwhile.
 func replace(path string, before, after []byte, want []apikey.Entry) error {
 	r, err := whole(path, after)
 	if err != nil {
@@ -146,10 +146,10 @@ func create(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// plainText matches what YAML reads as the same text without quotes.
+// plainText matches texts that YAML reads as the same without quotes.
 var plainText = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*$`)
 
-// Text is an entry as the item of a list, with two spaces in front of each line.
+// Text returns an entry as the item of a list, with two spaces in front of each line.
 func Text(e apikey.Entry) string {
 	var b strings.Builder
 	lead := "  - "

@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-// Soon is how long before its end a key is worth a warning.
+// Soon is the time before its end in which a key is worth a warning.
 const Soon = 14 * 24 * time.Hour
 
-// Read is a file of keys as it was read.
+// Read is the content of a file of keys.
 type Read struct {
 	Keys     []apikey.Entry
 	Problems []strictyaml.Problem
 	Warnings []strictyaml.Problem
-	// Seen is what was there.
+	// Seen is the state of the file when it was read.
 	Seen strictyaml.Seen
 	text []byte
 	doc  *strictyaml.Document
@@ -44,7 +44,7 @@ func Load(path string, with apikey.Config, views []string, mayLack bool) Read {
 	return r
 }
 
-// Entries returns what is in a file.
+// Entries returns the keys in a file.
 func Entries(path string) ([]apikey.Entry, error) {
 	data, _, _, err := strictyaml.SeeFile(path, apikey.MaxFile)
 	if err != nil {
@@ -61,7 +61,7 @@ func parse(path string, text []byte) Read {
 	return Read{Keys: f.Keys, text: text, doc: doc}
 }
 
-// whole parses a text that must be good.
+// whole parses a text that must have no mistakes.
 func whole(path string, text []byte) (Read, error) {
 	r := parse(path, text)
 	r.doc.Check(apikey.File{Keys: r.Keys}.Validate())

@@ -20,12 +20,12 @@ import (
 // lookAtIssuers is the interval of checks whether issuers have answered.
 const lookAtIssuers = 20 * time.Millisecond
 
-// Backend is the result of trying something that the gateway cannot do without.
+// Backend is the result of trying a service that the gateway cannot do without.
 type Backend struct {
 	Name  string `json:"name"`            // such as "issuer https://login.example.com"
 	Found string `json:"found,omitempty"` // its answer
 	Error string `json:"error,omitempty"` // why it cannot be used and what to do, "" if it can
-	// Clients say how known clients get in at an issuer. Unknown is why nobody can say it.
+	// Clients describe how known clients get in at an issuer. Unknown is why that is unknown.
 	Clients []clients.Entry `json:"clients,omitempty"`
 	Unknown string          `json:"unknown,omitempty"`
 }
@@ -100,7 +100,7 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 	return reports, stop(context.WithoutCancel(ctx))
 }
 
-// offers says how clients get in at an issuer, by its metadata.
+// offers returns how clients get in at an issuer, by its metadata.
 func offers(p *auth.Provider) clients.Server {
 	why := func(ok bool) error {
 		if ok {

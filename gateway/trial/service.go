@@ -13,7 +13,7 @@ import (
 
 // Service tries servers for operators. Where operators may not change the file, what they try reads
 // neither files nor the environment of this machine, starts no programs, and reaches no services of
-// the host itself. Other URLs are as for any upstream.
+// the host itself. Other URLs have the limits of any upstream.
 type Service struct {
 	Inspect Inspect
 	File    *config.File // nil for none

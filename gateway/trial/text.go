@@ -28,9 +28,8 @@ func Text(ctx context.Context, inspect Inspect, file string, text []byte, only s
 	return try(ctx, inspect, l.Config, only)
 }
 
-// blindly is Text for the text of somebody who may use neither the environment and the files of
-// this machine, nor its programs, nor the services of the host itself, but for those of a server that is
-// configured.
+// blindly is Text for a person who may use neither the environment and the files of this machine, nor
+// its programs, nor the services of the host itself, except those of a configured server.
 func blindly(ctx context.Context, inspect Inspect, text []byte, only string, configured []upstream.Config,
 	env func(string) (string, bool)) (reports []Report, doubts []config.Problem, err error) {
 	l, err := config.ReadBlindly("", text, env)
@@ -65,18 +64,18 @@ func blindly(ctx context.Context, inspect Inspect, text []byte, only string, con
 	return try(ctx, inspect, l.Config, only)
 }
 
-// hostService returns the address in a URL if services of the host itself are there. Where names lead is
-// looked at when they are dialled.
+// hostService returns the address in a URL if services of the host itself are there. Names are checked
+// when they are dialled.
 func hostService(at string) (host string, ours bool) {
 	u, err := url.Parse(at)
 	if err != nil {
-		return "", false // the check of the configuration says so
+		return "", false // the check of the configuration reports it
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	return u.Hostname(), err == nil && safehttp.HostService(addr)
 }
 
-// try connects to upstreams, without anything else that a configuration says.
+// try connects to upstreams, ignoring the rest of a configuration.
 func try(ctx context.Context, inspect Inspect, all config.Config, only string) (reports []Report,
 	doubts []config.Problem, err error) {
 	cfg := config.Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}

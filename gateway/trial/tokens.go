@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// TokenReport estimates how much of a model's context the tools of one upstream take.
+// TokenReport estimates the tokens of one upstream's tools in a model's context.
 type TokenReport struct {
 	Name  string `json:"name"`
 	Tools int    `json:"tools"`
@@ -22,13 +22,13 @@ type TokenReport struct {
 	// operate.Tokens.
 	Full  int `json:"full"`
 	Short int `json:"short"`
-	// Problem is why the numbers are unknown, "" if they are known.
+	// Problem is the reason why the numbers are unknown, "" if they are known.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
-// in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
-// takes in mode progressive. If a view is named, only its tools count, as it shows them.
+// Tokens connects to all enabled upstreams, as Connect does. It reports the tokens of their tools
+// in each mode of disclosure, and of the gateway's own tool in mode progressive. If a view is
+// named, only its tools count, as it shows them.
 func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []TokenReport,
 	own int, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
@@ -41,7 +41,7 @@ func Tokens(ctx context.Context, inspect Inspect, cfg config.Config, view string
 	return reports, operate.Tokens(disclosure.OwnTool()), err
 }
 
-// open returns the configuration for a caller who may see everything, and sees it in full.
+// open returns the configuration with all tools allowed and in full.
 func open(c config.Config) config.Config {
 	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
 	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil

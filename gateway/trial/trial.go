@@ -27,15 +27,15 @@ import (
 type Inspect func(ctx context.Context, cfg config.Config, collect func(upstream string, d pin.Definition),
 	look func(Seen) error) error
 
-// Seen is what a gateway knows when the upstreams have answered.
+// Seen is the knowledge of a gateway when the upstreams have answered.
 type Seen struct {
 	Config    config.Config              // with defaults
 	Servers   []Server                   // those that are enabled, in the order of the configuration
 	Surface   diagnose.Surface           // what clients see
-	Targets   []mcp.Target               // everything that is listed
+	Targets   []mcp.Target               // all listed items
 	Kept      func(view string) []string // the names that a view could not shorten
 	Described *disclosure.Disclosure
-	Lists     mcp.Handler // answers what the gateway asks for itself
+	Lists     mcp.Handler // answers the gateway's own requests
 }
 
 // Server is one upstream.
@@ -53,17 +53,17 @@ type Report struct {
 	// itself. Both are "" if it did not answer.
 	Revision string `json:"revision,omitempty"`
 	Server   string `json:"server,omitempty"`
-	// Numbers of the things that are offered.
+	// Numbers of the offered items.
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Templates int `json:"templates"`
 	Skills    int `json:"skills"`
-	// Withheld are the things that are not offered, and why.
+	// Withheld are the items that are not offered, and why.
 	Withheld []admin.WithheldItem `json:"withheld,omitempty"`
-	// Hint says what is probably not meant, "" for nothing.
+	// Hint describes a probable mistake, "" for none.
 	Hint string `json:"hint,omitempty"`
-	// Error is why the upstream cannot be used, "" if it can.
+	// Error is the reason why the upstream cannot be used, "" if it can.
 	Error string `json:"error,omitempty"`
 	// Login says that it refuses requests without a credential, or with another one.
 	Login bool `json:"login,omitempty"`
@@ -73,7 +73,7 @@ type Report struct {
 // match nothing that was found, what known clients cut or refuse, and what may deceive people or
 // models, each prefixed with the path of its key (see config.Locate).
 //
-// shown is what a view shows, if one is named, to a user who may use all of it.
+// shown is the content of the named view, if any, for a user who may use all of it.
 func Connect(ctx context.Context, inspect Inspect, cfg config.Config, view string) (reports []Report,
 	shown []catalog.Shown, doubts []error, err error) {
 	if _, err := config.ViewNamed(cfg, view); err != nil {
@@ -187,8 +187,8 @@ func (s Seen) reports() []Report {
 	return reports
 }
 
-// idleRules returns the patterns that match nothing of what the upstreams list, and the names that
-// views could not shorten.
+// idleRules returns the patterns that match no listed item, and the names that views could not
+// shorten.
 func (s Seen) idleRules() (idle []error) {
 	var unheard []string
 	for _, server := range s.Servers {

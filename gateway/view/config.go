@@ -13,27 +13,26 @@ import (
 
 // Config is one view.
 type Config struct {
-	// Name is what logs, metrics and commands call the view: a-z, 0-9 and -, at most 40
-	// characters. Required and unique.
+	// Name is the view's name in logs, metrics and commands: a-z, 0-9 and -, at most 40 characters.
+	// Required and unique.
 	Name string `yaml:"name"`
 	// Path is the path of its endpoint. Default: the endpoint's path and the name, such as
 	// /mcp/sales.
 	Path string `yaml:"path"`
 	// Who may use the view, as in rules of policy. Default: everybody.
 	Who policy.Who `yaml:"who"`
-	// Show is what the view shows, by patterns as in rules of policy, of what policy allows.
-	// Required.
+	// Show selects items that policy allows, by patterns as in rules of policy. Required.
 	Show []string `yaml:"show"`
-	// Instructions are what models are told of the view, at most 4096 bytes. Default: what they
-	// are told of the gateway and of those servers of which the view shows something.
+	// Instructions is a text for models about the view, at most 4096 bytes. Default: the texts of
+	// the gateway and of the servers that the view shows something of.
 	Instructions string `yaml:"instructions"`
 	// Disclosure says how tools are described there.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// DropPrefixes takes the prefixes off the names of tools and prompts, where what is left
-	// stands for one thing only. Full names stay valid. Default: false.
+	// DropPrefixes drops the prefixes of names of tools and prompts, where the rest stands for one
+	// thing only. Full names stay valid. Default: false.
 	DropPrefixes bool `yaml:"drop_prefixes"`
-	// Order has patterns as in Show: what fits the first one stands first in lists, and what fits
-	// none last. Default: the order of the upstreams.
+	// Order has patterns as in Show: items that match the first one come first in lists, and items
+	// that match none last. Default: the order of the upstreams.
 	Order []string `yaml:"order"`
 	// Descriptions replace those of the servers, by kind:upstream/name without any *. At most
 	// 4096 bytes each. Files of skills are resources here, too. Skills keep theirs, which clients
@@ -52,7 +51,7 @@ const maxText = 4 << 10
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// Validate returns everything that is wrong with the view alone.
+// Validate returns all mistakes in the view alone.
 func (c Config) Validate() error {
 	var found problems.List
 	found.When(!namePattern.MatchString(c.Name), "name: %q: want a-z, 0-9 and -, at most 40", c.Name)
@@ -78,5 +77,5 @@ func (c Config) Validate() error {
 	return found.Err()
 }
 
-// Rule is the view as policy applies it.
+// Rule returns the view as policy applies it.
 func (c Config) Rule() policy.View { return policy.View{Name: c.Name, Who: c.Who, Show: c.Show} }

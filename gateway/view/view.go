@@ -29,8 +29,8 @@ func New(cfg Config, reserved ...string) (*View, error) {
 // Name returns the name of the view.
 func (v *View) Name() string { return v.cfg.Name }
 
-// Instructions returns what the view says in place of the gateway and the servers, "" for what
-// they say.
+// Instructions returns the view's text in place of those of the gateway and the servers, "" for
+// theirs.
 func (v *View) Instructions() string { return strings.TrimSpace(v.cfg.Instructions) }
 
 // Shortens reports whether the view drops prefixes.
@@ -42,8 +42,7 @@ func (v *View) About(kind, upstream string) bool { return v.show.About(kind, ups
 // List is a whole list of the gateway, before any caller is considered.
 type List struct {
 	Items []mcp.Item
-	// Gone are entries of servers whose lists are not known now, as they last were. They keep
-	// their names.
+	// Gone are the last entries of servers with unknown lists. They keep their names.
 	Gone []mcp.Item
 	// Prefix returns the prefix of an upstream's names; nil for a list without such names.
 	Prefix func(upstream string) string
@@ -58,13 +57,13 @@ type Arranged struct {
 	Items []mcp.Item
 	// Full has the full names of those that were shortened, by the short ones.
 	Full map[string]string
-	// Kept are full names whose prefixes were not dropped, because the short name would stand
-	// for something else, too.
+	// Kept are full names that were not shortened, because the short name would stand for something
+	// else, too.
 	Kept []string
 }
 
-// Arrange selects what the view shows of a list, and names, describes and orders it as the view
-// says. The result depends on nothing else.
+// Arrange selects the items of a list for the view, and names, describes and orders them. The
+// result depends on nothing else.
 func (v *View) Arrange(l List) (a Arranged) {
 	for _, item := range l.Items {
 		if v.show.Has(item.Target) {
@@ -92,8 +91,8 @@ func (v *View) Arrange(l List) (a Arranged) {
 	return a
 }
 
-// described returns what Config.Descriptions call the target of an item. In lists of resources,
-// whose items are known by URIs, a file of a skill is a resource.
+// described returns the name of an item's target in Config.Descriptions. In lists of resources,
+// with items known by URIs, a file of a skill is a resource.
 func described(t mcp.Target, nameIn string) string {
 	if t.Kind == mcp.KindSkills && nameIn != "name" {
 		t = mcp.Target{Kind: mcp.KindResources, Upstream: t.Upstream, Name: t.File}

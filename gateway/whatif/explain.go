@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Explain says what the policy of a configuration decides, and why. It uses only the
-// configuration, and asks no upstream. Where the rule stands it leaves to its caller.
+// Explain explains the decision of a configuration's policy. It uses only the configuration, and
+// asks no upstream. It leaves the place of the rule to its caller.
 func Explain(ctx context.Context, cfg config.Config, q admin.Question) (answer admin.Answer, err error) {
 	caller, err := Caller(cfg, q)
 	if err != nil {
@@ -52,7 +52,7 @@ func Explain(ctx context.Context, cfg config.Config, q admin.Question) (answer a
 	return answer, err
 }
 
-// Examine says why a token is or would be refused at the endpoint of a view, "" for the gateway's
+// Examine tells why a token is or would be refused at the endpoint of a view, "" for the gateway's
 // own. It asks the issuers for their keys.
 func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.Examined, error) {
 	cfg = cfg.WithDefaults()
@@ -71,7 +71,7 @@ func Examine(ctx context.Context, cfg config.Config, token, view string) (admin.
 	return e, err
 }
 
-// examine says what an Auth that runs, and what is asked after it, think of a token.
+// examine returns the judgement of a running Auth, and of the checks after it, on a token.
 func examine(ctx context.Context, cfg config.Config, a *auth.Auth, token, view string) (admin.Examined, error) {
 	v, err := config.ViewNamed(cfg, view)
 	if err != nil {
@@ -86,7 +86,7 @@ func examine(ctx context.Context, cfg config.Config, a *auth.Auth, token, view s
 	return found, nil
 }
 
-// lookAt looks whether a caller may use a view, which is asked after the token.
+// lookAt checks whether a caller may use a view, after the token.
 func lookAt(e *admin.Examined, who policy.Who, caller mcp.Caller) {
 	if users, err := policy.NewAudiences([]policy.Who{who}); err == nil && users.First(&caller) >= 0 {
 		return
@@ -96,11 +96,11 @@ func lookAt(e *admin.Examined, who policy.Who, caller mcp.Caller) {
 	e.Next = "Add the user, or one of their groups, to who of the view, or use another endpoint."
 }
 
-// KnownUser is what a configuration knows of a user.
+// KnownUser has what a configuration knows of a user.
 type KnownUser struct {
 	User string         `json:"user"`
 	Keys []apikey.Entry `json:"keys"` // without hashes
-	// Rules are those of policy that name the user, or, with keys, that are for one of them.
+	// Rules are those of policy that name the user, or apply to one of the keys.
 	Rules []string `json:"rules"`
 }
 
@@ -131,7 +131,7 @@ func Known(cfg config.Config, user string) KnownUser {
 	return k
 }
 
-// rulesFor returns the names of the rules that are for a caller.
+// rulesFor returns the names of the rules that apply to a caller.
 func rulesFor(cfg config.Config, caller mcp.Caller) (names []string) {
 	for _, r := range cfg.Policy.Rules {
 		if users, err := policy.NewAudiences([]policy.Who{r.Who}); err == nil && users.First(&caller) >= 0 {
@@ -141,7 +141,7 @@ func rulesFor(cfg config.Config, caller mcp.Caller) (names []string) {
 	return names
 }
 
-// callerOf returns the caller of the question.
+// Caller returns the caller of the question.
 func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
@@ -161,7 +161,7 @@ func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 	}), nil
 }
 
-// targetOf finds out what a name refers to, as far as the configuration tells.
+// targetOf returns the target of a name, as far as the configuration tells.
 func targetOf(c config.Config, q admin.Question) (t mcp.Target, notes []string, err error) {
 	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts,
 		mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}

@@ -7,14 +7,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
-// left is an entry of a server that nobody gets.
+// left is an entry of a server that no client gets.
 type left struct {
 	upstream, list, name string // list is as in catalog.Withheld; no name stands for what is behind a bound
 	by, reason           string // as in admin.ListEntry
 }
 
-// leftOut returns the entries of servers that nobody gets: what cannot be offered, and what is not
-// approved.
+// leftOut returns the entries of servers that no client gets: those that cannot be offered, and
+// those that are not approved.
 func leftOut(now operate.Now) (all []left) {
 	for i, view := range now.Catalog.Status() {
 		for _, w := range operate.Withheld(view, now.Members[i].Server.Status()) {
@@ -35,7 +35,7 @@ func leftOut(now operate.Now) (all []left) {
 	return all
 }
 
-// unknown says whose lists are not known.
+// unknown names the servers with unknown lists.
 func unknown(now operate.Now) (notes []string) {
 	for _, view := range now.Catalog.Status() {
 		switch view.State {

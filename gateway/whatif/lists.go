@@ -39,11 +39,11 @@ type lister struct {
 	refused bool // at the view
 	tools   bool
 	whole   bool                   // with definitions
-	inView  map[mcp.Target]mcp.Raw // what the view has for those who may use all
+	inView  map[mcp.Target]mcp.Raw // what the view has for callers who may use all
 }
 
-// Lists says what a caller gets from a list, through the way that the lists of clients take, and what
-// not. The error is that of admin.BadRequest, or that of ctx.
+// Lists returns the entries of a list that a caller gets, through the pipeline of clients, and those
+// that it does not. The error is that of admin.BadRequest, or that of ctx.
 func (s Service) Lists(ctx context.Context, q admin.ListQuestion) (a admin.ListAnswer, err error) {
 	bad := func(format string, args ...any) (admin.ListAnswer, error) {
 		return a, admin.BadRequest(fmt.Sprintf(format, args...))
@@ -101,7 +101,7 @@ func (s Service) Lists(ctx context.Context, q admin.ListQuestion) (a admin.ListA
 	return a, nil
 }
 
-// listCaller is the caller of a question. Its error says what is wrong with the question.
+// listCaller returns the caller of a question. Its error describes the mistake in the question.
 func listCaller(cfg config.Config, q admin.ListQuestion) (mcp.Caller, error) {
 	if _, err := config.ViewNamed(cfg, q.View); err != nil {
 		return mcp.Caller{}, err
@@ -120,7 +120,7 @@ func listCaller(cfg config.Config, q admin.ListQuestion) (mcp.Caller, error) {
 	})
 }
 
-// notes say what is not as it seems.
+// notes returns the notes on what is misleading.
 func (l *lister) notes(q admin.ListQuestion) (notes []string) {
 	if !l.now.Config.Auth.Identifies() && (q.User != "" || q.Client != "" ||
 		len(q.Groups)+len(q.Scopes)+len(q.Claims) > 0) {
@@ -133,8 +133,8 @@ func (l *lister) notes(q admin.ListQuestion) (notes []string) {
 	return append(notes, unknown(l.now)...)
 }
 
-// rows returns everything on a list: first what is shown, in its order. behind says what is left out
-// without a name.
+// rows returns all entries of a list: first those that are shown, in their order. behind tells what
+// is left out without a name.
 func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row, behind []string) {
 	for _, item := range l.now.Catalog.Offered(call) {
 		l.inView[item.Target] = item.Raw
@@ -178,7 +178,7 @@ func (l *lister) rows(call *mcp.Call, list string, shown []mcp.Item) (rows []row
 	return rows, behind
 }
 
-// entry describes an entry, and says why it is not shown.
+// entry describes an entry, with the reason why it is not shown.
 func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
 	target := r.item.Target
 	e := admin.ListEntry{
@@ -223,15 +223,15 @@ func (l *lister) entry(ctx context.Context, r row) admin.ListEntry {
 	return e
 }
 
-// tokens estimates what a tool takes.
+// tokens estimates the tokens of a tool.
 func (l *lister) tokens(r row) *admin.ListTokens {
 	return &admin.ListTokens{Listed: operate.Tokens(r.item), Full: operate.Tokens(r.whole()), Short: l.short(r)}
 }
 
-// whole is the entry with its whole description.
+// whole returns the entry with its whole description.
 func (r row) whole() mcp.Item { return mcp.Item{Name: r.item.Name, Raw: r.full, Target: r.item.Target} }
 
-// short estimates what a tool takes with a short description.
+// short estimates the tokens of a tool with a short description.
 func (l *lister) short(r row) int {
 	if r.item.Target.Upstream == "" || len(r.full) != len(r.item.Raw) { // it is short already
 		return operate.Tokens(r.item)
@@ -243,7 +243,7 @@ func (l *lister) short(r row) int {
 // more tools, they are estimated from these.
 const mostShort = 250
 
-// total estimates what tools take together.
+// total estimates the tokens of all tools together.
 func (l *lister) total(rows []row) *admin.ListTokens {
 	t, made := &admin.ListTokens{}, 0
 	step := max(1, (len(rows)+mostShort-1)/mostShort)

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// Recorded says what to replay.
+// Recorded is a question about recorded calls.
 type Recorded struct {
 	// Draft is the configuration file to try; Current is the one in force, "" if it is not known.
 	Draft, Current string
@@ -28,7 +28,7 @@ type Recorded struct {
 }
 
 // Replay runs a draft of a configuration against recorded calls. Files that cannot be read are
-// problems of the report, too; the error is about configurations, or that there are no record.
+// problems of the report, too; the error is about configurations, or that there are no records.
 func Replay(ctx context.Context, q Recorded) (*replay.Report, error) {
 	draft, err := config.Read(q.Draft, nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func NewReplay(cfg replay.Config, draft config.Loaded, current *config.Loaded) (
 	return r, nil
 }
 
-// replayed returns what decides in a configuration.
+// replayed returns the deciding sections of a configuration.
 func replayed(l config.Loaded) replay.Rules {
 	cfg := l.Config.WithDefaults()
 	r := replay.Rules{Policy: cfg.Rules(), Views: config.ViewRules(cfg), SignIn: cfg.Auth.Identifies(),

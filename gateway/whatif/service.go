@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// Service answers operators of a gateway by the configuration that holds. All fields are required.
+// Service answers operators of a gateway by the configuration in force. All fields are required.
 type Service struct {
 	Configuration operate.Configuration
 	Recent        *recent.Records
@@ -23,13 +23,13 @@ type Service struct {
 	// Calls answers calls of clients. Observe makes one by it, and records it.
 	Calls   mcp.Handler
 	Observe func(context.Context, *mcp.Call, mcp.Handler) (*mcp.Reply, error)
-	// Own makes this replica the one that keeps what servers keep for a call.
+	// Own makes this replica the owner of what servers keep for a call.
 	Own    func(context.Context, *mcp.Call) error
 	Memory *mcp.Memory
 	Self   string // this replica
 }
 
-// Explain says what policy decides, and why. Its error says what is wrong with the question.
+// Explain explains the decision of policy. Its error describes the mistake in the question.
 func (s Service) Explain(ctx context.Context, q admin.Question) (admin.Answer, error) {
 	now := s.Configuration.Now()
 	answer, err := Explain(ctx, now.Config, q)
@@ -37,19 +37,18 @@ func (s Service) Explain(ctx context.Context, q admin.Question) (admin.Answer, e
 	return answer, err
 }
 
-// Examine says what the gateway thinks of a token at the endpoint of a view, also of one of its own
-// authorization server. The error is that of admin.BadRequest.
+// Examine judges a token at the endpoint of a view, also one of the gateway's own authorization
+// server. The error is that of admin.BadRequest.
 func (s Service) Examine(ctx context.Context, token, view string) (admin.Examined, error) {
 	now := s.Configuration.Now()
 	return examine(ctx, now.Config, now.Auth, token, view)
 }
 
-// mostDraftRules bounds the rules of a draft: compiling their conditions takes time, which calls
-// need.
+// mostDraftRules bounds the rules of a draft: compiling their conditions slows calls down.
 const mostDraftRules = 2000
 
-// Replay runs a draft against the calls that are kept in memory. Whoever asks may know neither the
-// environment nor the files of this machine, so the draft decides nothing by them. The error is an
+// Replay runs a draft against the calls in memory. The operator may know neither the environment
+// nor the files of this machine, so the draft decides nothing by them. The error is an
 // *admin.BadDraft, or that of ctx.
 func (s Service) Replay(ctx context.Context, d admin.Draft) (*replay.Report, error) {
 	draft, err := config.ReadBlindly("draft", []byte(d.Config), nil)

@@ -21,8 +21,7 @@ import (
 // mostTried bounds a result that operators get, in bytes.
 const mostTried = 1 << 20
 
-// asksAll are the capabilities of those who try tools, unless they say otherwise: what a tool asks is
-// shown to them.
+// asksAll are the default capabilities of a trial: the operator sees what a tool asks.
 const asksAll = `{"elicitation":{"form":{},"url":{}}}`
 
 // Try calls a tool as a stateless client of the caller would, so policy, limits, hooks and approvals
@@ -106,7 +105,7 @@ func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
 	if err := wire.CheckObject(arguments); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	// Like a program that reaches this replica alone: no other one keeps anything for it.
+	// The call is like that of a program that reaches this replica alone: no other one keeps anything for it.
 	program := sha256.Sum256([]byte("console\x00" + self + "\x00" + caller.View))
 	return &mcp.Call{
 		ID: "try-" + strings.ToLower(rand.Text()[:12]), Method: mcp.MethodToolsCall, Name: t.Name, Params: params,
@@ -116,7 +115,7 @@ func trial(caller mcp.Caller, t admin.Trial, self string) (*mcp.Call, error) {
 	}, nil
 }
 
-// told is an error as the client of a call is told.
+// told returns an error as the client of a call gets it.
 func told(err error, id string) *admin.TriedError {
 	known, ok := errors.AsType[*mcp.Error](err)
 	switch {
@@ -129,7 +128,7 @@ func told(err error, id string) *admin.TriedError {
 	return &admin.TriedError{Code: known.Code, Name: known.Name.String(), Message: known.Message}
 }
 
-// questions says in words what a call asks.
+// questions describes the questions of a call in words.
 func questions(asked *mcp.Ask) (all []string) {
 	for _, q := range asked.Requests {
 		switch message, to := q.Params.At("message").Text(), q.Params.At("url").Text(); {
