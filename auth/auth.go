@@ -74,7 +74,7 @@ type Auth struct {
 	cfg       Config
 	log       *slog.Logger
 	asks      bool               // callers have to prove who they are
-	nobody    mcp.Caller         // everybody in mode none
+	nobody    mcp.Caller         // every caller in mode none
 	list      []*issuer          // in the order of the configuration
 	issuers   map[string]*issuer // by mcp.Identifier of their URLs
 	opaque    *introspector      // nil without introspection
@@ -163,7 +163,7 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	return a, nil
 }
 
-// endpoints are where clients come, which a reload changes.
+// endpoints are the URLs for clients. A reload changes them.
 type endpoints struct {
 	places    map[string]place   // by the name of the view, "" for the endpoint
 	documents map[string]mcp.Raw // the protected resource metadata, by their paths
@@ -196,9 +196,9 @@ func newPlace(cfg Config, url string) place {
 	return place{document, url, newChallenge(cfg, document.url)}
 }
 
-// Require passes on requests of known callers, with the mcp.Caller in their context and
-// without their token, so that nothing below can pass it on. It refuses all others. Requests
-// that never have a token, such as a browser's preflight, have to be answered above it.
+// Require passes on requests of known callers and refuses all others. The mcp.Caller is in their
+// context, and the token is taken out, so that nothing below can pass it on. Requests that never
+// have a token, such as a browser's preflight, have to be answered above it.
 func (a *Auth) Require(next http.Handler) http.Handler { return a.RequireAt("", next) }
 
 // RequireAt is Require for the endpoint of a view, which becomes Caller.View.

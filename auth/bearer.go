@@ -111,8 +111,8 @@ func (a *Auth) byKey(key, view string, from mcp.Origin) (mcp.Caller, *refusal) {
 	return id.caller, nil
 }
 
-// Holds reports whether a caller, whom this or an earlier Auth has identified, would be found to be
-// the same now, with the same rights. While that is not known, it does.
+// Holds reports whether an identified caller would still be the same now, with the same rights. An
+// earlier Auth may have identified the caller. While that is not known, it holds.
 func (a *Auth) Holds(ctx context.Context, c *mcp.Caller) bool {
 	if !a.asks {
 		return c.Issuer == ""

@@ -35,7 +35,7 @@ type identity struct {
 	// bound is the thumbprint of the key that the token is bound to, "" for none: then any holder
 	// may use it.
 	bound string
-	// forbidden is why a caller with this token, should it be genuine, gets nowhere.
+	// forbidden is why a caller with this token is refused, even if it is genuine.
 	forbidden *refusal
 }
 
@@ -63,8 +63,7 @@ func newRules(cfg Config, iss Issuer, at *atomic.Pointer[endpoints]) rules {
 	return r
 }
 
-// judge reads the claims and refuses those of a token that is not from this issuer or not for
-// this gateway.
+// judge reads the claims. It refuses a token that is not from this issuer or not for this gateway.
 func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if iss, ok := member(claims, "iss"); !ok || !mcp.SameIdentifier(iss, r.URL) {
 		return identity{}, otherIssuer(claims)

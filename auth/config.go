@@ -17,10 +17,10 @@ import (
 const (
 	// ModeNone is the mode without authentication: all requests come from one user.
 	ModeNone = "none"
-	// ModeOAuth is the mode in which every request needs an access token (OAuth 2.1), or an API
-	// key if there are any.
+	// ModeOAuth requires an access token (OAuth 2.1) for every request, or an API key if there are
+	// any.
 	ModeOAuth = "oauth"
-	// ModeKeys is the mode in which every request needs an API key.
+	// ModeKeys requires an API key for every request.
 	ModeKeys = "keys"
 )
 

@@ -98,7 +98,7 @@ func (c Config) CheckListener(listen string) error {
 		where, loopbackOf(port))
 }
 
-// sent is what callers send in a mode.
+// sent names what callers send in a mode.
 var sent = map[string]string{ModeOAuth: "tokens", ModeKeys: "keys"}
 
 // CheckPublicURL refuses a URL of the endpoint for which clients cannot get a token. In mode

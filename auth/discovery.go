@@ -32,8 +32,7 @@ type statusError struct{ status int }
 
 func (e *statusError) Error() string { return "HTTP " + strconv.Itoa(e.status) }
 
-// discover reads the metadata of an issuer, from the place of OpenID Connect Discovery 1.0 §4
-// or from that of RFC 8414 §3.
+// discover reads the metadata of an issuer, by OpenID Connect Discovery 1.0 §4 or RFC 8414 §3.
 func discover(ctx context.Context, client Client, issuer string) (metadata, error) {
 	body, err := document(ctx, client, issuer)
 	if err != nil {
@@ -74,8 +73,8 @@ func metadataURLs(issuer string) []string {
 	return urls
 }
 
-// ownDocument refuses the metadata of another issuer (RFC 8414 §3.3), because keys of one would
-// then verify tokens of the other. No member that is read may be there twice.
+// ownDocument refuses the metadata of another issuer (RFC 8414 §3.3): keys of one would then verify
+// tokens of the other. No member that is read may be there twice.
 func ownDocument(body []byte, issuer string, read ...string) (mcp.Raw, error) {
 	doc, err := parseObject(body, append(read, "issuer")...)
 	if err != nil {

@@ -48,7 +48,7 @@ type Said struct {
 	Value string `json:"value"`
 }
 
-// Proven is what policy knows of a caller.
+// Proven holds what policy knows of a caller.
 type Proven struct {
 	Issuer string   `json:"issuer"`
 	User   string   `json:"user"`
@@ -58,8 +58,8 @@ type Proven struct {
 	Claims []string `json:"claims,omitempty"` // their names
 }
 
-// Examine looks at a token as at one that comes with a request to the endpoint of a view, "" for
-// the gateway's own, and says why it is or would be refused. The code that refuses is that for
+// Examine checks a token as if it came with a request, and says why it is or would be refused. The
+// request is to the endpoint of a view, "" for the gateway's own. The code that refuses is that for
 // requests, but there is no request: no record or metric counts it, no address becomes suspect by
 // it, and it is examined again, whatever was found out about it before. White space around the
 // token, Authorization: and its scheme in front do not matter.

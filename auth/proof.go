@@ -188,8 +188,8 @@ func proofKey(header mcp.Raw) (k key, alg string, err error) {
 	return k, alg, nil
 }
 
-// sameURL compares the URL in a proof with that of a request, without its query and fragment, and
-// after normalization (RFC 9449 §4.3, RFC 3986 §6.2.2 and §6.2.3).
+// sameURL compares the URL in a proof with that of a request. Both are normalized, and query and
+// fragment are left out (RFC 9449 §4.3, RFC 3986 §6.2.2 and §6.2.3).
 func sameURL(said, want string) bool {
 	a, err := url.Parse(said)
 	b, err2 := url.Parse(want)

@@ -159,7 +159,7 @@ func (a *Auth) identifyIDToken(ctx context.Context, issuer, token, client, nonce
 	return a.identifyBy(ctx, iss, to, token, j)
 }
 
-// Assertion is what an identity assertion (ID-JAG) says.
+// Assertion is the content of an identity assertion (ID-JAG).
 type Assertion struct {
 	// Caller is the user. It has the scopes that the assertion names, if Scoped.
 	Caller mcp.Caller
@@ -177,8 +177,8 @@ const (
 	maxAssertionLife = time.Hour
 )
 
-// IdentifyAssertion returns what an identity assertion of an issuer says, which a client has got there
-// for the authorization server audience (enterprise-managed-authorization §4.3, §5.1). The error is a
+// IdentifyAssertion returns the content of an issuer's identity assertion, which a client has for the
+// authorization server audience (enterprise-managed-authorization §4.3, §5.1). The error is a
 // *RefusedError.
 func (a *Auth) IdentifyAssertion(ctx context.Context, issuer, token, client, audience string) (Assertion, error) {
 	said, ref := a.identifyAssertion(ctx, issuer, token, client, audience)

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// suspectAfter is the number of invalid opaque tokens, or of unknown codes, within suspectFor,
-	// without a valid one, that makes an address suspect. All suspect addresses together have one
-	// request to the issuer at a time: so what is made up costs the issuer little, and other
-	// addresses do not have to wait. An address with valid ones may be a proxy's, with many users.
+	// suspectAfter is how many invalid opaque tokens or unknown codes within suspectFor make an
+	// address suspect, without a valid one. All suspect addresses together have one request to the
+	// issuer at a time: so what is made up costs the issuer little, and other addresses do not have
+	// to wait. An address with valid ones may be a proxy's, with many users.
 	suspectAfter = 20
 	suspectFor   = time.Minute
 	maxSuspects  = 10_000 // addresses that are counted

@@ -17,8 +17,8 @@ const (
 	mostSignIns = 3
 )
 
-// Middleware asks the user of a call to sign in at a server that says so (failure.SignInNeeded), and
-// makes the call again when the user has. It stands next to the catalog: what is above sees a server
+// Middleware asks the user of a call to sign in if its server says so (failure.SignInNeeded). It
+// repeats the call when the user has. It stands next to the catalog: what is above sees a server
 // that asks. Lists never ask: they are without the server until then.
 func (a *Accounts) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -110,7 +110,7 @@ func (a *Accounts) again(ctx context.Context, c *mcp.Call, text string, next mcp
 	}
 }
 
-// unavailable is the error for a store that does not answer, or that of a caller who has left.
+// unavailable returns the error for a store that does not answer, or the context's if the caller has left.
 func (a *Accounts) unavailable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, ctx.Err())) {
 		return cause

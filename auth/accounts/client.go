@@ -26,10 +26,10 @@ const (
 	callbackName = "/callback"
 )
 
-// DocumentPath is where the client ID metadata document of the gateway for a server is.
+// DocumentPath is the path of the gateway's client ID metadata document for a server.
 func DocumentPath(server string) string { return clientsPath + server + documentName }
 
-// CallbackPath is where the authorization server of a server sends browsers back to.
+// CallbackPath is the path to which the authorization server of a server sends browsers back.
 func CallbackPath(server string) string { return clientsPath + server + callbackName }
 
 const (

@@ -47,8 +47,8 @@ func Origin(publicURL string) string {
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
 }
 
-// CallbackOf is where the gateway's issuer sends browsers back to, and the path of the cookie of
-// that flow.
+// CallbackOf returns the URL to which the gateway's issuer sends browsers back, and the path of
+// that flow's cookie.
 func CallbackOf(publicURL string) (at, path string) {
 	return Origin(publicURL) + enterCallback, enterCallback
 }

@@ -26,7 +26,7 @@ type web interface {
 	Do(*http.Request) (*safehttp.Response, error)
 }
 
-// place is where users of a server sign in, as server and authorization server describe it.
+// place describes where users of a server sign in, by the metadata of server and authorization server.
 type place struct {
 	resource string // for the parameter resource
 	issuer   string
@@ -90,7 +90,7 @@ func (s Server) discover(ctx context.Context, by web) (*place, error) {
 	return p, nil
 }
 
-// identifier is what the server has to call itself.
+// identifier is the name that the server has to give itself.
 func (s Server) identifier() string {
 	if s.Resource != "" {
 		return s.Resource

@@ -33,7 +33,7 @@ const (
 	maxRefresh   = 16 << 10
 )
 
-// Flow is the authorization code flow at the authorization servers of servers (OAuth 2.1 §4.1), with
+// Flow is the authorization code flow at servers' authorization servers (OAuth 2.1 §4.1). It uses
 // PKCE, resource (RFC 8707) and iss (RFC 9207).
 type Flow struct {
 	// PublicURL is the origin of the gateway for browsers, without a path.
@@ -151,9 +151,9 @@ type ended struct {
 	grant          vault.Grant
 }
 
-// end finishes a sign-in with the answer of an authorization server at the callback of a server, for
-// who is signed in at the gateway in this browser. Errors are a *Problem; the server and the ticket are
-// known if the answer belongs to a sign-in of this user.
+// end finishes a sign-in with the answer of an authorization server at the callback of a server. The
+// user is the one who is signed in at the gateway in this browser. Errors are a *Problem; the server
+// and the ticket are known if the answer belongs to a sign-in of this user.
 func (f *Flow) end(ctx context.Context, server string, answer url.Values, who vault.Owner, browser string,
 	find func(name string) (Server, bool)) (e ended, err error) {
 	id, err := f.Key.Open(answer.Get("state"), f.bound(server, who, browser)...)

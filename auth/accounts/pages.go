@@ -49,7 +49,7 @@ func (a *Accounts) routes() {
 	a.mux.HandleFunc("/", a.nowhere)
 }
 
-// document is the gateway's client ID metadata document for a server, for everybody.
+// document serves the gateway's client ID metadata document for a server, to all.
 func (a *Accounts) document(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("server")
 	if !slices.ContainsFunc(a.Servers(), func(s Server) bool { return s.Name == name }) {

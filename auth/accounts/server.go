@@ -16,14 +16,14 @@ import (
 type Server struct {
 	// Name is the configured name of the upstream, URL its endpoint.
 	Name, URL string
-	// Resource is what the server's metadata have to call it (RFC 9728); "" for URL.
+	// Resource is the server's name in its own metadata (RFC 9728); "" for URL.
 	Resource string
 	// NoResource leaves the parameter resource out, for authorization servers that do not know it.
 	NoResource bool
 	// Issuer is its authorization server; "" for the first one that its metadata name.
 	Issuer string
-	// ClientID is what the gateway is registered as at Issuer; "" for a client ID metadata document,
-	// or dynamic registration.
+	// ClientID is the gateway's client id at Issuer; "" for a client ID metadata document, or
+	// dynamic registration.
 	ClientID     string
 	ClientSecret mcp.Secret
 	// ClientAuth is how ClientSecret is sent: client_secret_basic, the default, or
@@ -34,7 +34,7 @@ type Server struct {
 	Scopes []string
 }
 
-// Problem is why a sign-in cannot go on.
+// Problem is the reason why a sign-in cannot continue.
 type Problem struct {
 	// Why is for the user: what is the matter, without secrets and without what others wrote.
 	Why string

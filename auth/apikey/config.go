@@ -30,7 +30,7 @@ type Config struct {
 	Filed []Entry `yaml:"-"`
 }
 
-// File is what a file of keys says.
+// File is the content of a file of keys.
 type File struct {
 	Keys []Entry `yaml:"keys"`
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// DocumentAllowed returns what an operator has to change before a client with a document at this URL
-// gets in, nil for nothing.
+// DocumentAllowed returns what has to change before a client with a document at this URL is
+// accepted, nil for nothing.
 func (c Config) DocumentAllowed(id string) error {
 	if slices.ContainsFunc(c.Clients, func(f Fixed) bool { return f.ID == id }) {
 		return nil
@@ -23,8 +23,8 @@ func (c Config) DocumentAllowed(id string) error {
 	return nil
 }
 
-// RegistrationAllowed returns what an operator has to change before a client with these redirect URIs
-// can register itself, nil for nothing.
+// RegistrationAllowed returns what has to change before a client with these redirect URIs can
+// register itself, nil for nothing.
 func (c Config) RegistrationAllowed(redirects []string) error {
 	var missing []string
 	for _, uri := range redirects {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How a client got in.
+// How a client was accepted.
 const (
 	// KindFixed is a client that the configuration names, with or without a copy of its document.
 	KindFixed = "fixed"
@@ -18,7 +18,7 @@ const (
 	KindRegistered = "dcr"
 )
 
-// How a client proves at the token endpoint who it is, as its metadata name it (RFC 7591 §2).
+// How a client proves its identity at the token endpoint, in the words of its metadata (RFC 7591 §2).
 const (
 	MethodNone  = "none"
 	MethodBasic = "client_secret_basic"
@@ -79,9 +79,9 @@ func ShortID(id string) string {
 	return registeredPrefix + hex.EncodeToString(digest[:12])
 }
 
-// Place is where a redirect URI leads, for people who decide about it: the host, or the scheme of a
-// program. local says that it is a program on the user's machine, and that there is no telling which
-// one.
+// Place names the target of a redirect URI, for people who decide about it: the host, or the scheme
+// of a program. local says that it is a program on the user's machine, and that there is no telling
+// which one.
 func Place(uri string) (name string, local bool) {
 	r, err := parseRedirect(uri)
 	switch {

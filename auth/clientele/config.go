@@ -33,11 +33,11 @@ type Fixed struct {
 	ID string `yaml:"id"`
 	// Name is what the consent page calls it. Default: that of its document, or its id.
 	Name string `yaml:"name"`
-	// RedirectURIs are where users are sent back to. They are compared byte for byte, but with any
-	// port on a loopback address. Default: those of its document.
+	// RedirectURIs are the addresses to which users are sent back. They are compared byte for byte,
+	// but with any port on a loopback address. Default: those of its document.
 	RedirectURIs []string `yaml:"redirect_uris"`
-	// Secret is what a confidential client proves itself with, of at least 16 characters. Default:
-	// none, a public client.
+	// Secret is the secret of a confidential client, at least 16 characters. Default: none, a
+	// public client.
 	Secret mcp.Secret `yaml:"secret"`
 	// Document is a file with a copy of the document at the id, which is then never fetched. Paths
 	// start at the directory of the configuration.

@@ -46,8 +46,8 @@ func hostOf(id string) string {
 	return r.host
 }
 
-// metadata are what clients say about themselves, in a document or when they register (RFC 7591 §2).
-// Names of members are compared exactly, unlike those of a struct.
+// metadata describe a client in its own words, in a document or a registration (RFC 7591 §2). Names
+// of members are compared exactly, unlike those of a struct.
 type metadata map[string]json.RawMessage
 
 func parseMetadata(body []byte) (m metadata, err error) {

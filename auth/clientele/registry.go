@@ -36,7 +36,7 @@ type Fetcher interface {
 	Do(*http.Request) (*safehttp.Response, error)
 }
 
-// Deps are what a Registry needs.
+// Deps are the dependencies of a Registry.
 type Deps struct {
 	// Issuer is the identifier of the authorization server. A registration is only good there.
 	Issuer string

@@ -109,7 +109,7 @@ func union(a, b []string) []string {
 	return all
 }
 
-// grantOf returns the name of the grant of a token of ours, "" for others.
+// grantOf returns the name of the grant of one of our tokens, "" for others.
 func (s mint) grantOf(ctx context.Context, token string) (string, error) {
 	if strings.Count(token, ".") != 2 {
 		id, _, ok := strings.Cut(token, ".")

@@ -61,8 +61,8 @@ type begun struct {
 	Again  string     `json:"again"`
 }
 
-// consent asks the user who has signed in whether the client may act for them, unless they have said
-// so before.
+// consent asks the signed-in user whether the client may act for them, unless they have agreed
+// before.
 func (s *Server) consent(w http.ResponseWriter, r *http.Request, req request, in signin.SignedIn) error {
 	b := begun{Query: req.query, Caller: in.Caller, Again: string(in.Refresh)}
 	b.Caller.Token = ""
@@ -104,7 +104,7 @@ func (s *Server) consentName(who mcp.Caller, req request) string {
 	return strings.Join(append([]string{who.User(), req.client.ID, place, req.resource}, scopes...), "\n")
 }
 
-// nameOfUser is what users call themselves, as far as the provider says.
+// nameOfUser returns the user's display name, as far as the provider says.
 func nameOfUser(who mcp.Caller) string {
 	for _, name := range []string{"preferred_username", "email", "name"} {
 		if value, ok := who.Claims.Member(name); ok && value.Text() != "" {

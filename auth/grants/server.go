@@ -50,7 +50,7 @@ type Deps struct {
 	// Auth knows the provider, and who has a token of it.
 	Auth    *auth.Auth
 	Clients Clients
-	// State is what all replicas share, Keys are those of the configuration.
+	// State is shared by all replicas, Keys are those of the configuration.
 	State *State
 	Keys  *Keys
 
@@ -214,8 +214,8 @@ func (s *Server) find(ctx context.Context, id string) (clientele.Client, error) 
 	return client, nil
 }
 
-// denied reports whether the configuration denies a client, by its id, also as records have it, or
-// one of its hosts.
+// denied reports whether the configuration denies a client. It compares the id, also as records
+// have it, and the hosts.
 func (s *Server) denied(client clientele.Client) bool {
 	return slices.ContainsFunc(append([]string{client.ID, clientele.ShortID(client.ID)}, client.Redirects...),
 		func(uri string) bool {

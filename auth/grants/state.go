@@ -29,7 +29,7 @@ const (
 	mostConsents = 20_000
 )
 
-// State is what all replicas share. It outlives configurations. What strangers can begin without
+// State holds what all replicas share. It outlives configurations. What strangers can begin without
 // having signed in is not kept here, but sealed in a cookie of their browser.
 type State struct {
 	flows    *seal.Key       // seals these cookies
@@ -97,8 +97,8 @@ func (g grant) caller() mcp.Caller {
 	return mcp.Caller{Issuer: g.Provider, Subject: g.Subject, ClientID: g.Client}
 }
 
-// nameOf is the name of a grant in access tokens, where everybody can read it. Its refresh tokens
-// begin with id, which only its client knows.
+// nameOf is the name of a grant in access tokens, where all can read it. Its refresh tokens begin
+// with id, which only its client knows.
 func nameOf(id string) string {
 	sum := sha256.Sum256([]byte("grant " + id))
 	return hex.EncodeToString(sum[:16])

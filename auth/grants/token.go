@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
-// endpoint is where clients come themselves: tokens and their revocation.
+// endpoint serves clients themselves: tokens and their revocation.
 type endpoint struct{ *Server }
 
 // token serves the token endpoint (OAuth 2.1 §3.2).

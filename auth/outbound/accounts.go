@@ -28,7 +28,7 @@ func (a *accounts) token(ctx context.Context, caller mcp.Caller) (token string, 
 	return token, stamp, fromVault(err)
 }
 
-// refused takes note that the upstream refused a token, or what it allows. Errors are an *Error.
+// refused notes that the upstream refused a token, or what it allows. Errors are an *Error.
 func (a *accounts) refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int,
 	challenge string) (again bool, err error) {
 	owner := vault.OwnerOf(caller)

@@ -35,8 +35,7 @@ type Deps struct {
 	// Upstream is the upstream's name, URL its endpoint.
 	Upstream string
 	URL      string
-	// RootCAs are who may sign the certificate of the token endpoint. Nil for the
-	// system's.
+	// RootCAs may sign the certificate of the token endpoint. Nil for the system's.
 	RootCAs *x509.CertPool
 	// Vault has the accounts of users; required for user_oauth.
 	Vault *vault.Vault
@@ -166,10 +165,10 @@ func (c *Credentials) Authorize(ctx context.Context, caller mcp.Caller, h http.H
 	return tok.stamp, nil
 }
 
-// Refused takes note that the upstream answered 401 or 403, with this challenge
-// (WWW-Authenticate), to a request that Authorize gave the stamp for. It reports
-// whether the request should be made once more: there is another credential. The error is
-// an *Error if the answer is for the user: who has to sign in at the upstream.
+// Refused notes that the upstream answered 401 or 403 with this challenge (WWW-Authenticate).
+// Authorize gave the stamp for the request. It reports whether the request should be made once
+// more: there is another credential. The error is an *Error if the answer is for the user: who has
+// to sign in at the upstream.
 func (c *Credentials) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int,
 	challenge string) (again bool, err error) {
 	if c.accounts != nil {
@@ -231,8 +230,8 @@ func (c *Credentials) spawn(f func(context.Context)) bool {
 	return !c.closed
 }
 
-// paused returns the error of a recent failure of one of the endpoints that a token takes, nil when
-// they may be asked.
+// paused returns the error of a recent failure of an endpoint that a token needs, nil if all may be
+// asked.
 func (c *Credentials) paused(now time.Time) error {
 	if err := c.endpoint.paused(now); err != nil || c.granting == nil {
 		return err

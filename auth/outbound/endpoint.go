@@ -48,7 +48,7 @@ type endpoint struct {
 	turns    chan struct{} // holds one for each request under way
 
 	mu    sync.Mutex // guards pause
-	pause pause      // after what would fail for everybody
+	pause pause      // after a failure that all would meet
 }
 
 // answer is a successful answer.

@@ -50,7 +50,7 @@ type Flow struct {
 	Scopes       []string
 	// Resource is what the token is for (RFC 8707): the gateway.
 	Resource string
-	// Redirect is where the issuer sends the browser back to.
+	// Redirect is the URL to which the issuer sends the browser back.
 	Redirect string
 	// Cookie is the name of the cookie that ties the flow to the browser, Path where it is sent to.
 	Cookie, Path string
@@ -68,7 +68,7 @@ type Flow struct {
 	Issuers *auth.Auth
 }
 
-// begun is what the browser keeps while its user signs in.
+// begun is the state that the browser keeps while its user signs in.
 type begun struct {
 	State    string    `json:"s"`
 	Verifier string    `json:"v"`
@@ -107,8 +107,8 @@ func (e *Ended) end(ctx context.Context, state string) (first bool, err error) {
 	return first, nil
 }
 
-// Begin returns where to send the browser to sign in, with more parameters, and sets a cookie that
-// End needs. to comes back from End.
+// Begin returns the URL for a sign-in, with more parameters, and sets a cookie that End needs. to
+// comes back from End.
 func (f *Flow) Begin(w http.ResponseWriter, r *http.Request, to string, more ...oauth2.AuthCodeOption) (string, error) {
 	at, err := f.Issuers.Provider(r.Context(), f.Issuer)
 	if err != nil {

@@ -54,7 +54,7 @@ type account struct {
 	flight  *flight    // the refresh that is under way
 }
 
-// publish makes k what this process knows.
+// publish replaces what this process knows by k.
 func (a *account) publish(k *known, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +69,8 @@ func (a *account) since() (changes uint64) {
 	return a.changes
 }
 
-// learn makes k, which the store had, what this process knows, unless there is something newer since
-// the store was asked.
+// learn takes over k from the store, unless this process has learnt something newer since the store
+// was asked.
 func (a *account) learn(since uint64, k *known, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *account) learn(since uint64, k *known, now time.Time) {
 	}
 }
 
-// hold makes k, which the store could not take, what this process knows.
+// hold takes over k, although the store could not take it.
 func (a *account) hold(k *known) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

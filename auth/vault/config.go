@@ -23,8 +23,8 @@ type Config struct {
 	Keys []Key `yaml:"keys"`
 	// Transit has the transit engine of a HashiCorp Vault seal the data keys. Default none.
 	Transit Transit `yaml:"transit"`
-	// Directory is where a gateway without Redis keeps the tokens, so that they outlive it, and, without
-	// Keys and Transit, the key that seals them. Default: with auth.mode none, gatehouse in the user's
+	// Directory keeps the tokens of a gateway without Redis, so that they outlive it. Without Keys and
+	// Transit, it also keeps the key that seals them. Default: with auth.mode none, gatehouse in the user's
 	// directory for settings, such as ~/.config; else none, and users sign in again after a restart.
 	Directory string `yaml:"directory"`
 }

@@ -38,7 +38,7 @@ type localKey struct {
 	key    *seal.Key
 }
 
-// keyPurpose is what the keys of the configuration are derived for.
+// keyPurpose is the purpose of keys that are derived from the configuration's.
 const keyPurpose = "vault data key"
 
 // localPrefix begins what a key of the configuration wrapped; its id follows.

@@ -126,8 +126,8 @@ func (v *Vault) over(a *account, k *known, err error) (bool, error) {
 	return false, nil
 }
 
-// unlock lets others refresh, unless the right to do so has ended and may be theirs, or what they
-// would refresh with has been used up: then they get it when it ends.
+// unlock lets others refresh, unless the lock has ended and may be theirs, or the refresh token has
+// been used up: then they get it when it ends.
 func (v *Vault) unlock(ctx context.Context, a *account, began time.Time) {
 	a.mu.Lock()
 	usedUp := a.unsaved

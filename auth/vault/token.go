@@ -108,8 +108,8 @@ func (k *known) usable(url string, now time.Time) error {
 	return nil
 }
 
-// Refused takes note that a server has refused (401) the access token with this stamp. It reports whether there may
-// be another one; if not, the error is a *SignInError, and so is that of Token from now on.
+// Refused notes that a server has refused (401) the access token with this stamp. It reports whether there may be
+// another one; if not, the error is a *SignInError, and so is that of Token from now on.
 func (v *Vault) Refused(ctx context.Context, owner Owner, server string, stamp uint64) (again bool, err error) {
 	a := v.account(place{owner, server})
 	k, err := v.current(ctx, a, time.Now())
@@ -151,8 +151,8 @@ func (v *Vault) Hide(owner Owner, server, text string) string {
 	return text
 }
 
-// Wants takes note that a server has asked for scopes (403, insufficient_scope): the next sign-in
-// asks for them. The error is a *SignInError with all of them.
+// Wants notes that a server has asked for scopes (403, insufficient_scope): the next sign-in asks
+// for them. The error is a *SignInError with all of them.
 func (v *Vault) Wants(ctx context.Context, owner Owner, server string, scopes []string) error {
 	a := v.account(place{owner, server})
 	k, err := v.current(ctx, a, time.Now())
@@ -187,8 +187,8 @@ func union(a, b []string) []string {
 	return all
 }
 
-// note writes the last use of an account now and then, and again what another key has sealed or
-// what would otherwise end. No call waits for it.
+// note writes the last use of an account now and then. It also rewrites what another key has sealed
+// or what would otherwise end. No call waits for it.
 func (v *Vault) note(a *account, k *known, now time.Time) {
 	a.mu.Lock()
 	due := now.Sub(a.noted) >= useEvery && !a.unsaved

@@ -70,9 +70,9 @@ type Grant struct {
 	// AuthServer is the identifier of the authorization server. TokenURL is needed with a
 	// RefreshToken; RevokeURL is "" if it has none.
 	AuthServer, TokenURL, RevokeURL string
-	// ClientID is what the gateway is registered as there, ClientSecret its secret, "" for a
-	// public client, and ClientAuth how it is sent: AuthBasic, AuthPost or AuthNone. Default
-	// AuthBasic with a secret, else AuthNone.
+	// ClientID is the gateway's client id there, ClientSecret its secret, "" for a public client,
+	// and ClientAuth how it is sent: AuthBasic, AuthPost or AuthNone. Default AuthBasic with a
+	// secret, else AuthNone.
 	ClientID     string
 	ClientSecret mcp.Secret `json:"-"`
 	ClientAuth   string
@@ -122,7 +122,7 @@ type Deps struct {
 	Trust func(server string) []string
 	// URL returns the current endpoint of a server; nil where states are not shown.
 	URL func(server string) string
-	// RootCAs are who may sign the certificates of authorization servers. Nil for the system's.
+	// RootCAs may sign the certificates of authorization servers. Nil for the system's.
 	RootCAs *x509.CertPool
 	// Told receives what becomes of accounts; it may be nil. It must not block.
 	Told func(Event)
@@ -263,8 +263,8 @@ func (v *Vault) Forget(ctx context.Context, owner Owner, server string) error {
 	return nil
 }
 
-// Changed takes note that a user has signed in or out at another replica. This one does not use
-// what it knew of the account any more.
+// Changed notes that a user has signed in or out at another replica. This one does not use what it
+// knew of the account any more.
 func (v *Vault) Changed(owner Owner, server string) {
 	if a, ok := v.known.Peek(place{owner, server}); ok {
 		a.outdate()
