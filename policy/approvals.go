@@ -12,8 +12,8 @@ const (
 	maxKept    = 32_768
 )
 
-// Approvals stores, for each user and for a limited time, what the user was asked and what
-// the user approved. Replicas that share a store accept each other's answers.
+// Approvals stores, for a limited time, what each user was asked and what they approved. Replicas
+// that share a store accept each other's answers.
 type Approvals interface {
 	// Put stores a value for ttl.
 	Put(ctx context.Context, user, key, value string, ttl time.Duration) error

@@ -98,7 +98,7 @@ func (s *Selection) About(kind, upstream string) bool {
 // a caller with ambiguous claims, and to a URI that may be read in several ways if one of them
 // fits. Safe for concurrent use.
 type Reach struct {
-	who  *Audiences // nil for everybody
+	who  *Audiences // nil for every caller
 	what []pattern
 }
 

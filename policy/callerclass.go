@@ -20,8 +20,8 @@ type callerClass struct {
 	rules []applicable
 	// frame is what the callers' view leaves of all that; nil at the gateway's own endpoint.
 	frame *frame
-	// who is the only caller of the class, if a condition looks at caller and target together
-	// and its result is therefore theirs alone. Else nil.
+	// who is the only caller of the class, if a condition looks at caller and target together: its
+	// result is theirs alone. Else nil.
 	who *subject
 	// upstreams caches, by upstream and kind, whether the callers may know of something there: see
 	// Policy.upstreams.
@@ -111,8 +111,8 @@ func (p *subject) is(c *mcp.Caller) bool {
 		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
 }
 
-// classOf finds the rules that apply to a caller and evaluates their conditions as far as
-// they depend on the caller alone.
+// classOf finds the rules that apply to a caller. It evaluates their conditions as far as they
+// depend on the caller alone.
 func (p *Policy) classOf(who *subject) *callerClass {
 	c := &callerClass{frame: p.frameOf(who)}
 	states := make([]byte, len(p.rules))

@@ -113,8 +113,8 @@ func (s *suggestions) filter(ctx context.Context, result mcp.Raw) mcp.Raw {
 	return result.Edit(mcp.Edit{Name: "completion", Value: completion.Edit(edits...)})
 }
 
-// shows reports whether the template with this value makes the URI of something that the
-// caller may know of, or could with more values. A value for an unknown variable never does.
+// shows reports whether the template with this value leads, or could lead with more values, to
+// something that the caller may know of. A value for an unknown variable never does.
 func (s *suggestions) shows(ctx context.Context, value string) bool {
 	if strings.Contains(value, hole) || !hasVariable(s.template, s.variable) {
 		return false
@@ -125,7 +125,7 @@ func (s *suggestions) shows(ctx context.Context, value string) bool {
 	return s.leads(ctx, short) || !slices.Equal(short, long) && s.leads(ctx, long)
 }
 
-// leads reports whether one of the URIs, in any spelling, leads to something, and none to
+// leads reports whether one of the URIs, in any spelling, leads to something. None may lead to
 // something that the caller may not know of.
 func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	found := false

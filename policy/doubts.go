@@ -31,9 +31,9 @@ func (c Config) Doubts(upstreams []string) []error {
 	})
 }
 
-// Idle reports patterns that fit none of the known targets, or that ask about something that no
-// rule allows, each with the path of its key in front. It skips patterns that may be about an
-// upstream in unheard: its lists are not known.
+// Idle reports patterns that fit none of the known targets, or that ask about what no rule allows.
+// Each has the path of its key in front. It skips patterns that may be about an upstream in
+// unheard: its lists are not known.
 func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	allowed := c.allowed()
 	all := make([]spelledTarget, len(known))

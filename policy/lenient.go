@@ -95,8 +95,8 @@ func trimmed(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// compatible returns a text in compatibility decomposition (NFKD), so that a letter with a
-// mark begins like the plain letter, and without characters that are usually invisible.
+// compatible returns a text in compatibility decomposition (NFKD), without usually invisible
+// characters. A letter with a mark then begins like the plain letter.
 func compatible(text string) string {
 	if isASCII(text) {
 		return text
@@ -115,8 +115,8 @@ func compatible(text string) string {
 	return norm.NFKD.String(shown.String())
 }
 
-// foldCase makes upper and lower case of a compatible text the same, by full case folding and
-// by the upper case of single letters.
+// foldCase folds the case of a compatible text, by full case folding and by the upper case of
+// single letters.
 func foldCase(text string) string {
 	if isASCII(text) {
 		return strings.ToLower(text)

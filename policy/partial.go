@@ -87,8 +87,8 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 	return o
 }
 
-// each calls do with each rule that applies to the class and is about the target, once for each
-// of its effects there, and with what its condition says as far as that is known.
+// each calls do with each rule that applies to the class and the target, once for each of its
+// effects there. It passes on what the rule's condition says, as far as that is known.
 func (c *callerClass) each(spelled *spelledTarget, nameless bool,
 	do func(s applicable, effect Effect, result outcome)) {
 	for _, s := range c.rules {

@@ -32,8 +32,8 @@ type Past struct {
 	ArgumentsKnown bool
 }
 
-// Outlook is what a policy decides on a past call, as far as it can be told. It is the
-// decision that Policy.Decide makes, wherever Certain.
+// Outlook is a policy's decision on a past call, as far as it can be told. It is the decision that
+// Policy.Decide makes, wherever Certain.
 type Outlook struct {
 	Decision
 	// Certain says that the effect can be told, RuleCertain that the rule can, too.
@@ -48,8 +48,8 @@ type Outlook struct {
 	Applies, MayApply []int
 }
 
-// Review decides on a past call by the rules and conditions of Decide, and leaves open what
-// depends on what is not known. It caches nothing.
+// Review decides on a past call by the rules and conditions of Decide. It leaves open what depends
+// on unknown facts. It caches nothing.
 func (past Past) Review(ctx context.Context, p *Policy) (o Outlook) {
 	who := newSubject(past.Caller)
 	who.hidden = past.SignedIn
@@ -131,8 +131,8 @@ func (r openRule) missing(f facts) Missing {
 	return m
 }
 
-// certain reports whether the decision on a call holds whichever of the open rules apply, and
-// whether the rule that is named does.
+// certain reports whether the effect on a call, and its rule, are the same whichever of the open
+// rules apply.
 func (t *tally) certain(open []openRule) (effect, rule bool) {
 	may := func(effect Effect) bool {
 		return slices.ContainsFunc(open, func(r openRule) bool { return r.effect == effect })

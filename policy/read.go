@@ -165,7 +165,7 @@ func hexUnit(text mcp.Raw, at int) rune {
 // exactDigits is the number of decimal digits that every float64 keeps.
 const exactDigits = 15
 
-// readNumber returns an int64, uint64 or float64, or, if none of them is exactly the number,
+// readNumber returns an int64, uint64 or float64. If none of them is exactly the number, it returns
 // a value that fails when it is used.
 func readNumber(text string) any {
 	if !strings.ContainsAny(text, ".eE") {

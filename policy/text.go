@@ -110,8 +110,8 @@ func readable(text mcp.Raw) mcp.Raw {
 	return out
 }
 
-// shown is a text of at most max bytes, in which everything that a reader would not see as it
-// is has been escaped.
+// shown returns a text of at most max bytes, with escapes for everything that a reader would not
+// see as it is.
 func shown(text string, max int) string {
 	var b strings.Builder
 	for i, r := range text {

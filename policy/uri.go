@@ -131,9 +131,9 @@ func hasDotSegment(uri string) bool {
 	return false
 }
 
-// hasUnmeant reports whether a URI has control characters, backslashes, which some readers
-// take for slashes and others for a part of a name, or overlong UTF-8: ASCII characters in
-// two or three bytes, which some readers accept.
+// hasUnmeant reports whether a URI has control characters, backslashes or overlong UTF-8. Some
+// readers take backslashes for slashes, others for a part of a name; some accept ASCII characters
+// in two or three bytes.
 func hasUnmeant(uri string) bool {
 	for i := range len(uri) {
 		c := uri[i]

@@ -19,9 +19,9 @@ const (
 	maxGrantsPerUser = 20_000
 )
 
-// Grants remembers which tool definitions were shown in a session, or to a client that has
-// none (gateway/feature/disclosure explains why). It is in the memory of this process and ends
-// with it; replicas share RedisGrants. It is safe for concurrent use and starts no goroutine.
+// Grants remembers which tool definitions a session, or a client without one, was shown
+// (gateway/feature/disclosure explains why). It is in the memory of this process and ends with it;
+// replicas share RedisGrants. It is safe for concurrent use and starts no goroutine.
 type Grants struct {
 	homes                *home.Table // nil for none
 	perKey, perUser, all int         // the bounds above

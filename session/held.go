@@ -26,7 +26,7 @@ type Deps struct {
 	clock func() time.Duration // only tests set it
 }
 
-// sessions are what both stores have in common.
+// sessions is the part that both stores share.
 type sessions struct {
 	cfg     Config
 	log     *slog.Logger
@@ -38,7 +38,7 @@ type sessions struct {
 	logRoom *mcp.Memory // for event logs; with Redis, for those of the sessions that are held
 }
 
-// place is where sessions outlive the process. The caller of a method has the home's turn. Errors:
+// place keeps sessions beyond the process. The caller of a method has the home's turn. Errors:
 // ErrNotFound, ErrMoved, ErrUnavailable.
 type place interface {
 	write(ctx context.Context, h *home.Home, x *held, c change) error

@@ -14,10 +14,10 @@ const (
 	maxKeptBytes = 64 << 10 // for each name
 )
 
-// Keeper has in Redis what the owner of a session keeps of the session's own sessions at servers, so
-// that the next owner can continue them. It lasts as long as the session. A client without a
-// session has no record: its values last until they are forgotten, and for an idle time after its
-// home is over. Keeper is safe for concurrent use.
+// Keeper keeps in Redis what the next owner of a session needs to continue the session's own
+// sessions at servers. It lasts as long as the session. A client without a session has no record:
+// its values last until they are forgotten, and for an idle time after its home is over. Keeper is
+// safe for concurrent use.
 type Keeper struct{ s *Redis }
 
 // keptPart is the part of a home for which something is kept.

@@ -38,7 +38,7 @@ func (s *Redis) fetch(ctx context.Context, h *home.Home, stream string, events [
 	return nil
 }
 
-// keptStream is what is sealed of a stream in Redis.
+// keptStream is the sealed part of a stream in Redis.
 type keptStream struct {
 	description
 	Events int `json:"events,omitempty"` // how many there are

@@ -13,9 +13,9 @@ import (
 // capabilities and subscriptions together.
 const MaxRecordBytes = 256 << 10
 
-// Record is what is remembered of one session. A Record is a value: only Store.Update changes
-// what is stored. Its slices are shared with the store and other readers; they are replaced,
-// never modified. Its tags are for keptRecord.
+// Record describes one session. A Record is a value: only Store.Update changes what is stored. Its
+// slices are shared with the store and other readers; they are replaced, never modified. Its tags
+// are for keptRecord.
 type Record struct {
 	// User is mcp.Caller.User of the session's user.
 	User string `json:"-"`
@@ -53,7 +53,7 @@ func (r Record) Key() string {
 	return home.Key{User: r.User, ID: r.ID}.String()
 }
 
-// size is what MaxRecordBytes bounds.
+// size returns the bytes that MaxRecordBytes bounds.
 func (r Record) size() int {
 	n := len(r.Subject) + len(r.Client) + len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
 	for _, uri := range r.Subscriptions {

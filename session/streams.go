@@ -42,7 +42,7 @@ type stream struct {
 	more    chan struct{} // closed at the next change; nil if no reader waits
 }
 
-// description is what is known of a stream besides its events.
+// description describes a stream, without its events.
 type description struct {
 	Request []byte `json:"request,omitempty"` // that the stream answers; nil for none or unknown
 	Born    uint64 `json:"born"`              // streams.seq when the stream began

@@ -81,7 +81,7 @@ for i, key in ipairs(KEYS) do
 end
 return got`
 
-// request is what Redis is asked for a bucket without a lease.
+// request is the request to Redis for a bucket without a lease.
 type request struct {
 	bucket int // its index
 	wanted int
@@ -117,8 +117,7 @@ func (r *Redis) Take(ctx context.Context, buckets []Bucket) (wait time.Duration,
 	return wait, which, nil
 }
 
-// spend takes a call from the lease of each bucket that has one, and returns what is needed for the
-// others.
+// spend takes a call from the lease of each bucket that has one. It returns what the others need.
 func (r *Redis) spend(buckets []Bucket) (requests []request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
