@@ -98,7 +98,7 @@ type Disclosure struct {
 	Summaries map[string]string `yaml:"summaries"`
 }
 
-// Pinning is what is different for one server in the section "pinning"; see gateway/pinning.
+// Pinning overrides the section "pinning" for one server; see gateway/pinning.
 type Pinning struct {
 	// Mode is off, warn or block. Default: the mode of the section "pinning".
 	Mode string `yaml:"mode"`

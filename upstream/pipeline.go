@@ -37,7 +37,7 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return nil, mcp.ErrMethod(c.Method)
 }
 
-// again takes retries to the calls that wait for them, and makes calls again after users were sent
+// again takes retries to the calls that wait for them. It makes calls again after users were sent
 // to a page. It stands above the queue, because calls in the queue may be waiting for these.
 func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {

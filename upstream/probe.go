@@ -18,9 +18,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
 
-// probeSilence is how long a stdio server may keep silent to server/discover before it is
-// taken not to know the method. Few servers keep silent to unknown methods; many programs
-// are slow to start.
+// probeSilence is how long a stdio server may leave server/discover unanswered before it counts as
+// unknown there. Few servers keep silent to unknown methods; many programs are slow to start.
 const probeSilence = 15 * time.Second
 
 // probe finds out which era a server speaks, once, and remembers it until it proves wrong.

@@ -55,7 +55,7 @@ const degradedAfter = 3
 // maxUsers bounds the users with remembered refusals of their credentials.
 const maxUsers = 1000
 
-// Failure is what went wrong.
+// Failure describes what went wrong.
 type Failure struct {
 	At time.Time
 	// Name is which failure it is.

@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 )
 
-// traced measures each call, without the time in the queue, as a step of its trail, and gives one
-// that is traced a CLIENT span. A call that asks its user has one for each round; the request to the server
-// names the first.
+// traced measures each call as a step of its trail, without the time in the queue. A traced call gets a
+// CLIENT span. A call that asks its user has one for each round; the request to the server names the first.
 func traced(tracer *tracing.Tracer, at tracing.Peer, era func() (revision string, stateful bool)) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {

@@ -20,8 +20,8 @@ const (
 	maxLogged    = 200    // bytes of a URI
 )
 
-// unfolder gives the full tools of a server that discloses them progressively itself (the extension
-// of that name, 2.1). It puts the descriptions that the server has in a resource into the lists of
+// unfolder restores the full tools of a server that discloses them progressively (the extension of
+// that name, 2.1). It puts the descriptions that the server has in a resource into the lists of
 // tools. A call that is refused because its description was not read in its session is made again
 // after that. How the gateway's own clients get tools is gateway/feature/disclosure's.
 type unfolder struct {
@@ -58,8 +58,8 @@ func (s *unfolder) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return reply, err
 }
 
-// unfold puts the full descriptions into a page of tools that has only short ones, as far
-// as the server tells them.
+// unfold puts full descriptions into a page of tools with short ones, as far as the server has
+// them.
 func (s *unfolder) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
 	var short []string
 	for _, item := range page.List.Items {

@@ -158,22 +158,22 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// HasSession reports whether the client of a call has a session of its own at the server that
-// is open, or that is kept and would be resumed.
+// HasSession reports whether the client of a call has an own session at the server that is open, or
+// kept to be resumed.
 func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
 	e := u.probe.known.Load()
 	return e != nil && e.Rev.Stateful && u.stateful.HasSession(ctx, e, c)
 }
 
-// Disown sees to it that clients' sessions at the server end with this Upstream: the one that
-// replaces it resumes none of them.
+// Disown makes clients' sessions at the server end with this Upstream: the one that replaces it
+// resumes none of them.
 func (u *Upstream) Disown(ctx context.Context) { u.stateful.Disown(ctx) }
 
 // RootsChanged forgets the roots of a client session, and tells the server that they
 // changed.
 func (u *Upstream) RootsChanged(session string) { u.stateful.RootsChanged(session) }
 
-// Overtime bounds how long Close goes on after its context has ended. Of this, farewells is for
+// Overtime bounds how long Close continues after its context has ended. Of this, farewells is for
 // last messages to servers and for processes after the end of their input; calls that were cut off
 // have half of it to tell their servers. The rest is for processes that need signals.
 const (
@@ -181,10 +181,10 @@ const (
 	farewells = 2 * time.Second
 )
 
-// Close refuses new calls, waits for running calls until ctx ends and then ends them, and
-// closes all processes and all sessions that are not kept. It ends within Overtime after ctx. As
-// long as ctx has not ended, calls and connections get dialect.Goodbye to end. It may be called
-// more than once.
+// Close refuses new calls, waits for running calls until ctx ends, and then ends them. It closes
+// all processes and all sessions that are not kept. It ends within Overtime after ctx. As long as
+// ctx has not ended, calls and connections get dialect.Goodbye to end. It may be called more than
+// once.
 func (u *Upstream) Close(ctx context.Context) error {
 	late := func(pause time.Duration, f func()) (stop func() bool) {
 		return context.AfterFunc(ctx, func() { time.AfterFunc(pause, f) })

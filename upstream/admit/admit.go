@@ -42,7 +42,7 @@ type Deps struct {
 	Note func(c *mcp.Call, told, cause error) Outcome
 }
 
-// Outcome is what a call has shown of a server. The zero Outcome is for nothing.
+// Outcome says what a call has shown of a server. The zero Outcome is for nothing.
 type Outcome struct {
 	There      bool          // it has answered
 	Gone       string        // why it cannot be reached, for the client; "" for nothing shown

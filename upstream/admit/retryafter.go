@@ -14,10 +14,10 @@ import (
 // forgotten until the server says so again.
 const maxPaused = 10_000
 
-// retryAfter remembers until when a server wants no calls of a user, as it has said with 429
-// and Retry-After (RFC 9110, 10.2.3). It counts by user, whatever credential the server sees:
-// one user who calls too often must not end the calls of others, and a server that limits
-// the gateway as a whole says so to each.
+// retryAfter remembers until when a server wants no calls of a user (429 and Retry-After, RFC 9110,
+// 10.2.3). It counts by user, whatever credential the server sees: one user who calls too often
+// must not end the calls of others, and a server that limits the gateway as a whole says so to
+// each.
 //
 // Without authentication there is one user, "", and so are the gateway's own requests.
 type retryAfter struct {

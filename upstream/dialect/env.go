@@ -39,8 +39,8 @@ type Env struct {
 	// has no end of its own, ends as soon as the upstream closes. Errors:
 	// admit.ErrDraining.
 	Life func(ctx context.Context, lasting bool) (*transport.Life, error)
-	// Hold makes the upstream, when it closes, wait until release is called for what a call has to
-	// tell the server. An exchange holds it by itself.
+	// Hold makes a closing upstream wait until release is called, for what a call has to tell the
+	// server. An exchange holds it by itself.
 	Hold func() (release func())
 	// Spawn runs a function that the upstream waits for when it closes.
 	Spawn func(func())
@@ -51,8 +51,8 @@ type Env struct {
 	Learn func(old, new *Era)
 	// Meet receives what the server says about itself, and what it declares; nil for nothing.
 	Meet func(rev *wire.Revision, serverInfo, capabilities mcp.Raw)
-	// Tried receives how opening a session went that a server was asked for in a revision, when
-	// it began, and the error.
+	// Tried receives the result of an attempt to open a session: the revision, when it began, and
+	// the error.
 	Tried func(e *Era, agreed string, began time.Time, err error)
 	// Slow is called if a program is slow to answer after its start.
 	Slow func()

@@ -5,7 +5,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Era is what a server was found to speak. It is immutable.
+// Era says what a server was found to speak. It is immutable.
 type Era struct {
 	// Rev is the revision to speak to a stateless server, or to offer to a stateful one.
 	Rev *wire.Revision

@@ -76,8 +76,8 @@ func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 		"Upstream %s needs the user to open a page first: make the call without a task", upstream).AppendTo(nil)
 }
 
-// HopError returns the error to report for one about the hop between gateway and server,
-// which the client cannot fix.
+// HopError returns the error to report for one about the hop between gateway and server: the client
+// cannot fix that.
 func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	out := mcp.UpstreamError(failure.UpstreamRefuses, upstream, mcp.ExecutedNo,
 		"Upstream %s does not accept the gateway's requests", upstream)

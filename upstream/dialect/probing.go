@@ -19,7 +19,7 @@ type Step struct {
 	Method, Revision string
 	// SSE says that it went over HTTP+SSE, because the server had refused the other transport.
 	SSE bool
-	// Found is what the answer says, "" if it failed.
+	// Found says what the answer shows, "" if the request failed.
 	Found string
 	// Failed is the failure, Error and Cause say what it was; see upstream.Failure. Error is ""
 	// for none.

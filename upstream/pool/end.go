@@ -67,7 +67,7 @@ func (p *Pool[K, D, V]) idle(e *Entry[K, D, V]) time.Duration {
 	return p.cfg.Idle
 }
 
-// sweepIn sees to it that sweep runs after a time, or before. mu is held.
+// sweepIn makes sweep run after a time, or before. mu is held.
 func (p *Pool[K, D, V]) sweepIn(d time.Duration) {
 	at := time.Now().Add(d)
 	if p.sweeper != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// AtOnce bounds how many values are opened at a time, so that a server that comes back
-	// is not overrun by all the sessions that it forgot. One user may take half of it.
+	// AtOnce bounds how many values are opened at a time, so that forgotten sessions do not overrun
+	// a server that comes back. One user may take half of it.
 	AtOnce = 20
 	// apart is the longest extra pause of a value that had to wait for its turn.
 	apart = 25 * time.Millisecond

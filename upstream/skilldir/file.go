@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// settled is how old the last change of a file has to be for its time to prove that there was
-// none since.
+// settled is the least age of a file's last change at which its time proves that there was none
+// since.
 const settled = 2 * time.Second
 
 // file is a file of a skill.

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
-// snapshot is what a directory of skills held at one moment. Immutable.
+// snapshot is the content of a directory of skills at one moment. Immutable.
 type snapshot struct {
 	skills  []*skill        // by key
 	broken  []string        // the keys of those within other skills that are left out

@@ -30,7 +30,7 @@ const (
 	manifestFile = "_manifest"
 )
 
-// plainSkills are what the resources of a server tell of skills.
+// plainSkills are the skills that a server's resources show.
 type plainSkills struct {
 	all       []string        // the URIs of all resources of the scheme
 	texts     []string        // the URIs of SKILL.md

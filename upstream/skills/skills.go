@@ -19,14 +19,14 @@ import (
 const (
 	// maxPages bounds how many pages of a server's skills, or resources, are looked through.
 	maxPages = 50
-	// maxKnown bounds how many skills are remembered that all see, and maxOwn how many that
-	// users see, or that sessions show otherwise. Forgotten ones are listed again when needed.
+	// maxKnown bounds how many skills for all are remembered, and maxOwn how many of users, or that
+	// sessions show otherwise. Forgotten ones are listed again when needed.
 	maxKnown = 2000
 	maxOwn   = 10_000
 )
 
-// Skills is what is known of a server's skills, to find its own names for them again. Its
-// methods may be called concurrently.
+// Skills remembers a server's skills, to find its own names for them again. Its methods may be
+// called concurrently.
 type Skills struct {
 	perUser bool
 	core    atomic.Bool              // the server speaks SEP-2076
@@ -170,7 +170,7 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return reply, nil
 }
 
-// inner is a call of ours on behalf of another one.
+// inner makes a call of our own on behalf of another one.
 func inner(c *mcp.Call, method, name string, params mcp.Raw) *mcp.Call {
 	inner := c.Clone()
 	inner.Method, inner.Name, inner.Params = method, name, params

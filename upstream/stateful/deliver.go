@@ -132,7 +132,7 @@ func (s *session) completed(m wire.Message) {
 	s.tell(event)
 }
 
-// tell passes on an event to the session of the client that has this session at the server, if there is
+// tell passes on an event to the client's session that owns this session at the server, if there is
 // one.
 func (s *session) tell(e mcp.Event) {
 	if tell := s.d.cfg.Tell; tell != nil && !s.shared() && !s.at.Sweeps {

@@ -42,8 +42,8 @@ type exchange struct {
 	// token is the progress token of the call that made the task, 0 for none. It does not
 	// change.
 	token int64
-	// elsewhere says that questions may come outside of the stream, so that the caller
-	// cannot simply read it, and waits for wake from the beginning. It does not change.
+	// elsewhere says that questions may come outside of the stream. So the caller cannot simply
+	// read it, and waits for wake from the beginning. It does not change.
 	elsewhere bool
 	pumped    chan struct{} // closed when the goroutine that reads the stream has ended; nil for none
 
@@ -139,8 +139,8 @@ func (x *exchange) send(out *transport.Request) {
 	x.first, x.stream = stream, stream
 }
 
-// pump sends the request, nil if it was sent, and reads on while the caller waits for questions,
-// or has left.
+// pump sends the request, nil if it was sent. It reads on while the caller waits for questions, or
+// has left.
 func (x *exchange) pump(out *transport.Request) {
 	defer close(x.pumped)
 	if out != nil {

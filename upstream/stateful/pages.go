@@ -93,8 +93,8 @@ func (d *Dialect) Restart(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, re
 	return fresh, nil, nil
 }
 
-// page returns a channel that is closed when the user of a client session is done at the
-// page with our id, nil for an unknown page.
+// page returns a channel that is closed when a client session's user is done at a page, by our id;
+// nil for an unknown page.
 func (d *Dialect) page(session, id string) <-chan struct{} {
 	for at := range d.pool.All() {
 		if at.Key.session != session || session == "" {

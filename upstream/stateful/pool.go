@@ -20,7 +20,7 @@ import (
 // steady is how long an event stream must live not to count as a failure.
 const steady = 10 * time.Second
 
-// place is what outlives a session.
+// place holds what outlives a session.
 type place struct {
 	id       string // unique across processes
 	owner    *transport.Identity
@@ -52,8 +52,8 @@ func (d *Dialect) keyOf(e *dialect.Era, c *mcp.Call) (k key, declared dialect.Ca
 	return k, declared
 }
 
-// HasSession reports whether the client of a call has a session of its own that is open, or
-// that is kept and would be resumed.
+// HasSession reports whether the client of a call has an own session that is open, or kept to be
+// resumed.
 func (d *Dialect) HasSession(ctx context.Context, e *dialect.Era, c *mcp.Call) bool {
 	k, _ := d.keyOf(e, c)
 	switch {

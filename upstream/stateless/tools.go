@@ -19,8 +19,8 @@ const (
 	maxToolPages = 1000
 )
 
-// tools is what the HTTP headers of a call depend on: which arguments of a stateless
-// server's tools are mirrored into headers (2026-07-28
+// tools knows what the HTTP headers of a call depend on: which arguments of a stateless server's
+// tools are mirrored into headers (2026-07-28
 // basic/transports/streamable-http#custom-headers-from-tool-parameters).
 type tools struct {
 	mu      sync.RWMutex // guards the fields below

@@ -44,7 +44,7 @@ func (c *Chatter) Say(message string, attrs ...any) {
 // ClipLine bounds a line of a server for the log.
 func ClipLine(line []byte) string { return string(line[:min(len(line), ChatterLine)]) }
 
-// Program is what the process of a server has said on stderr, and how it ended. It may be used
+// Program keeps what the process of a server has said on stderr, and how it ended. It may be used
 // concurrently.
 type Program struct {
 	mu    sync.Mutex // guards the fields below

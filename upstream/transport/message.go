@@ -50,7 +50,7 @@ func (e *garbage) Is(target error) bool { return target == ErrGarbage }
 // lastID is an id that stands last in a message.
 var lastID = regexp.MustCompile(`"id"\s*:\s*("?\d+"?)\s*\}\s*$`)
 
-// AnswerTo returns the id of a text that is no message but seems to be an answer to us, or 0.
+// AnswerTo returns the id in a broken message that seems to be an answer to us, or 0.
 func AnswerTo(text []byte) int64 {
 	raw := wire.PeekID(text)
 	if found := lastID.FindSubmatch(text[max(0, len(text)-100):]); raw == nil && found != nil {
@@ -92,7 +92,7 @@ func IsID(raw mcp.Raw, id int64) bool {
 	return ok && got == id
 }
 
-// ReadID reads an id of ours by its value: some servers send it back as a string or as 5.0.
+// ReadID reads one of our ids by its value: some servers send it back as a string or as 5.0.
 func ReadID(raw mcp.Raw) (id int64, ok bool) {
 	if len(raw) > 2 && raw[0] == '"' {
 		raw = raw[1 : len(raw)-1]

@@ -48,7 +48,7 @@ type Pipe struct {
 	giveUp    func(id int64, cause error) // see NewPipe
 	lost      chan struct{}               // closed when nothing more can be read
 
-	// Room is what the messages are taken from.
+	// Room provides the memory for messages.
 	Room *mcp.Room
 	// Quitting ends with Quit: the end of the pipe is wanted from then on.
 	Quitting context.Context

@@ -18,7 +18,7 @@ const (
 	queuedBytes = 1 << 20
 )
 
-// PipeStream is what came for one request on a Pipe.
+// PipeStream holds what came for one request on a Pipe.
 type PipeStream struct {
 	pipe   *Pipe
 	id     int64

@@ -41,10 +41,9 @@ type Conn interface {
 	Start(req *Request) (Stream, error)
 	// Post sends a notification or the answer to a request of the server.
 	Post(ctx context.Context, body []byte) error
-	// OpenGET opens the stream of messages that belong to no request, or, with the id of an
-	// event, resumes the stream of that event. ErrNoGETStream when the transport or the
-	// server has none. alive, unless it is nil, is called whenever the server sends
-	// something.
+	// OpenGET opens the stream of messages that belong to no request. With the id of an event, it
+	// resumes the stream of that event. ErrNoGETStream when the transport or the server has none.
+	// alive, unless it is nil, is called whenever the server sends something.
 	OpenGET(ctx context.Context, lastEventID string, alive func()) (Stream, error)
 	// Deliver says who takes messages that belong to no request; before, they are dropped.
 	// deliver is called from one goroutine at a time and must not block; the message is
@@ -91,14 +90,13 @@ type Request struct {
 	Life *Life
 }
 
-// Stream is what comes back for a request, the response last, or what comes on a
-// GET stream.
+// Stream delivers what comes back for a request, the response last, or what comes on a GET stream.
 type Stream interface {
 	// Next returns the next message. It is valid until the following call; a response
 	// stays valid. io.EOF says that nothing more comes.
 	Next() (wire.Message, error)
-	// Resumption returns the event after which the stream can be resumed, "" when it
-	// cannot, and how long the server wants us to wait before that.
+	// Resumption returns the event after which the stream can be resumed, "" when it cannot. It
+	// also returns how long the server wants us to wait.
 	Resumption() (lastEventID string, retry time.Duration)
 	// Reply returns the Reply with the response's result, or with what was made of it. It
 	// knows the Outline, and how to give the memory back.
@@ -111,7 +109,7 @@ type Stream interface {
 	Close()
 }
 
-// Env is what each transport needs.
+// Env is the environment of a transport.
 type Env struct {
 	// Name is that of the upstream, for errors.
 	Name string
@@ -120,7 +118,7 @@ type Env struct {
 	Spawn func(func())
 	// ResultBytes is the size of the largest answer that is accepted.
 	ResultBytes int64
-	// Memory is what large messages are taken from; nil for a boundless one.
+	// Memory is the budget for large messages; nil for a boundless one.
 	Memory *mcp.Memory
 	// Garbage counts documents that were no messages.
 	Garbage *atomic.Int64
@@ -135,14 +133,14 @@ func (e Env) Room(owner *Identity) *mcp.Room { return e.Memory.Outside(e.Name, o
 // Identity says for whom a connection acts: for the gateway itself or for one user. It keeps the
 // user's latest proof, for what the connection does between the user's calls.
 type Identity struct {
-	// User is the user whose share of the memory it takes, "" for none.
+	// User is the user charged for its memory, "" for none.
 	User string
 
 	mu     sync.Mutex // guards caller
 	caller mcp.Caller // the zero Caller for the gateway's own
 }
 
-// Meet takes note of a proof, unless one is known that is good for as long.
+// Meet notes a proof, unless one is known that is good for as long.
 func (i *Identity) Meet(caller *mcp.Caller) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -63,8 +63,8 @@ func (p *Pages) Complete(native string) (id string, request int64, ok bool) {
 	return "", 0, false
 }
 
-// Done returns a channel that is closed when the user is done at the page with our id, nil
-// for an unknown page.
+// Done returns a channel that is closed when the user is done at a page, by our id; nil for an
+// unknown page.
 func (p *Pages) Done(id string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

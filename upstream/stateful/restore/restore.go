@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// State is what outlives a session. Its methods may be called concurrently.
+// State holds what outlives a session. Its methods may be called concurrently.
 type State struct {
 	Pages Pages
 	Roots Roots

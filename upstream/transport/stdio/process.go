@@ -84,7 +84,7 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	return p, nil
 }
 
-// environment is what is inherited and what is configured, which wins.
+// environment returns the inherited variables and the configured ones, which win.
 func environment(gateway []string, configured map[string]mcp.Secret) []string {
 	var env []string
 	for _, entry := range gateway {
@@ -129,8 +129,8 @@ func (p *process) signal(kill bool) {
 	}
 }
 
-// end closes stdin, which asks the process to end, and sees to it that it does: it
-// waits until ctx ends, then sends SIGTERM, then SIGKILL.
+// end closes stdin, which asks the process to end, and makes sure that it does: it waits until ctx
+// ends, then sends SIGTERM, then SIGKILL.
 func (p *process) end(ctx context.Context) {
 	p.stdin.Close()
 	select {

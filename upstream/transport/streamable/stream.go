@@ -214,8 +214,8 @@ const (
 
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// passing reports whether results of a method go to a client and are not kept, as lists and
-// what a server says of itself are.
+// passing reports whether results of a method go to a client and are not kept, unlike lists and
+// what a server says of itself.
 func passing(method string) bool {
 	return mcp.ListMember(method) == "" && method != mcp.MethodInitialize && method != mcp.MethodDiscover
 }

@@ -95,8 +95,8 @@ type Conn struct {
 	cookies   *cookies // nil outside of sessions
 }
 
-// At has all further requests go to another endpoint, which is at the same origin, as those
-// of the session that an event stream is.
+// At sends all further requests to another endpoint at the same origin, as a session on an event
+// stream needs it.
 func (c *Conn) At(endpoint *url.URL) {
 	t := *c.t
 	t.template = t.template.WithContext(context.Background())
