@@ -11,8 +11,8 @@ import (
 // keptText bounds the memory that is kept for the next lines.
 const keptText = 4 << 20
 
-// deliver writes records, and an anchor for event unless that is "", until the sink has taken them,
-// or refuses them for good where records may be lost. It returns false if it gave up.
+// deliver writes records until the sink has taken them, or refuses them for good where records may
+// be lost. It adds an anchor for event unless that is "". It returns false if it gave up.
 func (w *worker) deliver(batch []*record.Record, event string) bool {
 	begun := time.Now() // of all tries, so that each writes the same bytes
 	for {
@@ -98,7 +98,7 @@ func (w *worker) try(batch []*record.Record, event string, begun time.Time) erro
 	return err
 }
 
-// note logs when a sink begins to fail, and when it goes on.
+// note logs when a sink begins to fail, and when it works again.
 func (w *worker) note(err error) {
 	switch {
 	case err != nil:

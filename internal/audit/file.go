@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// tailBytes is where the last line of a file is looked for: more than any line has.
+// tailBytes is how much of a file's end is searched for its last line: more than any line has.
 const tailBytes = 4 << 20
 
 // stamp is in the names of renamed files, so that they sort by age.

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// lastFile is the file beside one of records that holds the last anchor, by which it shows if
-// the end of the other was cut off. It has an anchor only after the other has it.
+// lastFile is the file beside one of records that holds the last anchor. It shows if the end of the
+// other was cut off. It has an anchor only after the other has it.
 type lastFile struct {
 	path    string
 	log     *slog.Logger

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// output is where the lines of one sink go. Only its worker uses it.
+// output takes the lines of one sink. Only its worker uses it.
 type output interface {
 	// ready prepares for the next write. The first time, it may let the chain continue where
 	// an earlier one has ended.
@@ -29,14 +29,14 @@ type entry struct {
 	line   []byte
 }
 
-// head is what an output says about where the next line will stand.
+// head describes the place of the next line in an output.
 type head struct {
 	fresh bool   // at the beginning of a file
 	torn  int64  // behind an incomplete line of so many bytes
 	last  string // the name of the file beside it that holds the last anchor
 }
 
-// refusal is what a receiver that can be reached says about records.
+// refusal is the answer of a receiver that does not take records.
 type refusal struct {
 	err   error
 	after time.Duration // how long it asks to be left alone

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// receiver is what a sink's URL says.
+// receiver is the content of a sink's URL.
 type receiver struct {
 	scheme, host, port, path string
 	plain                    bool // without TLS, and over a network

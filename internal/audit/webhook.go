@@ -39,8 +39,7 @@ func newWebhook(s Sink) (*poster, error) {
 	return p, nil
 }
 
-// lineHash is the hash at the end of a line, which stands for everything before it in its
-// chain.
+// lineHash returns the hash at the end of a line. It stands for everything before it in its chain.
 func lineHash(line []byte) string {
 	const end = len("\"}\n")
 	return string(line[len(line)-end-2*sha256.Size : len(line)-end])

@@ -211,7 +211,7 @@ func (w *worker) take() (batch []*record.Record, ended bool) {
 	return batch, w.ended
 }
 
-// makeRoom lets those go on who wait for room. The caller holds mu.
+// makeRoom releases the calls that wait for room. The caller holds mu.
 func (w *worker) makeRoom() {
 	if w.room != nil {
 		close(w.room)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// askedPath is where replicas ask each other on behalf of operators and users.
+	// askedPath is the path for questions on behalf of operators and users.
 	askedPath = "/asked"
 	// maxAnswer bounds one answer, in bytes.
 	maxAnswer = 32 << 20
 )
 
-// Answer is what another replica has answered to Ask.
+// Answer is another replica's answer to Ask.
 type Answer struct {
 	Replica string
 	Status  int // of HTTP
@@ -23,8 +23,8 @@ type Answer struct {
 	Err     error // why there is no answer; nil for one
 }
 
-// Ask sends a request without a body to all other replicas, where Deps.Asked serves it, and
-// returns their answers in the order of their names. A replica that hangs costs times.patience.
+// Ask sends a request without a body to all other replicas (Deps.Asked). It returns their answers
+// in the order of their names. A replica that hangs costs times.patience.
 func (c *Cluster) Ask(ctx context.Context, method, path string) []Answer {
 	if c.members == nil {
 		return nil

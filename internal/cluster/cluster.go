@@ -155,8 +155,8 @@ func (c *Cluster) Lapsed() <-chan struct{} {
 	return c.members.lapsed
 }
 
-// Forward sends a request, with what its caller has proved, to the replica that owns its home
-// (Home.Key), and copies the answer to w. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the
+// Forward sends a request to the replica that owns its home (Home.Key), and copies the answer to w.
+// It carries what the caller has proved. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the
 // error of the request's context if the client has left, if nothing was written to w; ErrBroken if
 // the answer broke off, in which case the caller has to end the client's connection.
 //

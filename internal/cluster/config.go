@@ -92,7 +92,7 @@ func oneHost(host string) bool {
 	return host != "" && (err != nil || !ip.IsUnspecified())
 }
 
-// Deps are what a Cluster works with.
+// Deps are the dependencies of a Cluster.
 type Deps struct {
 	// DB is the Redis that the replicas share. If it is nil, this is a gateway alone, which
 	// keeps its sessions in memory. The caller closes DB after the Cluster.

@@ -118,8 +118,8 @@ func (c *Cluster) claim(ctx context.Context, h Home, stale string) (string, erro
 	return token, nil
 }
 
-// lease returns the generation of this replica's lease, and whether it is certain that no other
-// replica can have taken over a home of that generation.
+// lease returns the generation of this replica's lease. sure says that no other replica can have
+// taken over a home of it.
 func (c *Cluster) lease() (generation uint64, sure bool) {
 	if c.members == nil {
 		return 1, true

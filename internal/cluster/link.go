@@ -85,7 +85,7 @@ func onlyHTTP2() *http.Protocols {
 	return &p
 }
 
-// link is where other replicas reach this one.
+// link accepts the connections of other replicas.
 type link struct {
 	ctx      context.Context // ends with Close
 	listener net.Listener

@@ -20,7 +20,7 @@ import (
 const (
 	// maxAsked bounds how many peers are asked at a time.
 	maxAsked = 16
-	// contactPath is where a replica answers whether its newest renewal has reached Redis.
+	// contactPath is the path of the question whether a replica's newest renewal has reached Redis.
 	contactPath = "/contact"
 	// lookPath is the same, after the replica has read the leases again.
 	lookPath = "/look"
@@ -54,7 +54,7 @@ func (p *peer) ask(ctx context.Context, path string) (reaches bool, err error) {
 	return word == "true", err
 }
 
-// get makes a request without a body, within a limit, and returns the answer, of so many bytes at most.
+// get makes a request without a body within a time limit. It returns the answer, of so many bytes at most.
 func (p *peer) get(ctx context.Context, limit time.Duration, method, path string, most int) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -178,8 +178,8 @@ type Missing struct {
 	Gone          time.Time
 }
 
-// Missing returns the replicas that have gone without leaving within the last hour, as far as no
-// others have come in their place.
+// Missing returns the replicas that have gone within the last hour, without leaving and without
+// others in their place.
 func (c *Cluster) Missing() (all []Missing) {
 	if c.members == nil {
 		return nil
@@ -245,9 +245,9 @@ func (p *peer) shown(err error) Peer {
 	return Peer{Name: p.name, Address: p.address, Revision: p.lease.Revision, Leaving: p.lease.Leaving, Err: err}
 }
 
-// Check lists the replicas that have leases in a Redis, ordered by name, and tries to connect to
-// each, without becoming a replica itself. Errors: those of redisdb.DB.Run, and an error for a key
-// that is too weak.
+// Check lists the replicas with leases in a Redis, ordered by name, and tries to connect to each.
+// It does not become a replica itself. Errors: those of redisdb.DB.Run, and an error for a key that
+// is too weak.
 func Check(ctx context.Context, db *redisdb.DB, key []byte, accepted [][]byte) (peers []Peer, err error) {
 	leases, err := newLeaseSeal(key, accepted)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Receiver takes the requests that other replicas forward here (Forwarded).
 type Receiver interface {
 	http.Handler
-	// ReleaseHome gives up a home (Home.Key) for which another replica has forwarded a request, if
-	// this one, about to stop, runs nothing more for it.
+	// ReleaseHome gives up a home (Home.Key) after another replica has forwarded a request for it.
+	// This one is about to stop, and runs nothing more for the home.
 	ReleaseHome(home string)
 }
 
-// arrived is what a forward carries beside the request.
+// arrived holds what a forward carries beside the request.
 type arrived struct {
 	caller []byte
 	home   string

@@ -44,8 +44,8 @@ func newScripts() scripts {
 // sparing is the first line of scripts that run even when Redis is full.
 const sparing = "#!lua flags=allow-oom\n"
 
-// readLeases returns all leases except the one named own, as alternating names and values, and
-// removes names without a lease. KEYS[1] has the names; prefix is the key prefix of leases.
+// readLeases returns all leases except own, as alternating names and values. It removes names
+// without a lease. KEYS[1] has the names; prefix is the key prefix of leases.
 const readLeases = `
 local function leases(own, prefix, most)
   local got = {}

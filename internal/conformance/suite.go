@@ -63,8 +63,8 @@ func runAll(ctx context.Context, node rig.Node, f face, url, dir string) (result
 	return all, nil
 }
 
-// runSuite runs one scenario of a face's suite against a server, or all of them if scenario
-// is "", and reads the results. Failed checks are results, not an error.
+// runSuite runs a scenario of a face's suite against a server, or all for "", and reads the
+// results. Failed checks are results, not an error.
 func runSuite(ctx context.Context, node rig.Node, f face, scenario, url, dir string) (results, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteLimit)
 	defer cancel()

@@ -46,7 +46,7 @@ type place interface {
 
 // shares know in which order values of an owner were kept.
 type shares interface {
-	// claim returns the oldest values of an owner that go, so that each are left with a new one.
+	// claim returns the oldest values of an owner to drop, so that each are left with the new one.
 	claim(ctx context.Context, owner, name string, each int, life time.Duration) (gone []string, err error)
 }
 
@@ -155,7 +155,7 @@ func (s *Store) Swap(ctx context.Context, name string, old, value []byte, life t
 // Drop forgets a value, if there is one.
 func (s *Store) Drop(ctx context.Context, name string) error { return s.at.drop(ctx, s.id(name)) }
 
-// id is the same whatever the key is, so that values outlive its rotation.
+// id does not depend on the key, so that values outlive its rotation.
 func (s *Store) id(name string) string {
 	sum := sha256.Sum256([]byte(s.room + "\x00" + name))
 	return hex.EncodeToString(sum[:])

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Key is where the name of a failure stands: as a member of an error's data, as an attribute
-// in the log, as a label of metrics and in reports.
+// Key is the key for the name of a failure: as a member of an error's data, as an attribute in the
+// log, as a label of metrics and in reports.
 const Key = "error_code"
 
 // Name identifies a failure. The zero Name is Upstream: the error is a server's own.
@@ -32,7 +32,7 @@ const (
 // String returns the word of docs/errors.md.
 func (r Retry) String() string { return [...]string{"no", "later", "depends"}[r] }
 
-// row is what the table has of a failure.
+// row is the entry of a failure in the table.
 type row struct {
 	text  string
 	code  int // of JSON-RPC; 0 where no request is answered with it
@@ -53,7 +53,7 @@ func (n Name) Retry() Retry { return table[n].retry }
 // Cause is the usual cause, in one line.
 func (n Name) Cause() string { return table[n].cause }
 
-// Anchor is where docs/errors.md describes the failure.
+// Anchor returns the place in docs/errors.md that describes the failure.
 func (n Name) Anchor() string { return strings.ToLower(table[n].text) }
 
 // Attr is the log attribute of the failure.

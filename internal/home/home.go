@@ -74,7 +74,7 @@ const (
 	over
 )
 
-// Home is what this replica has of one session.
+// Home holds what this replica has of one session.
 type Home struct {
 	key   Key
 	name  string

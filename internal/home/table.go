@@ -33,7 +33,7 @@ const (
 var (
 	// ErrNotFound means that the session does not exist, has ended, or belongs to another user.
 	ErrNotFound = errors.New("home: the session does not exist")
-	// ErrTooMany means that the user has as many sessions as one user may have, all of them in use.
+	// ErrTooMany means that the user is at the bound of sessions, and all of them are in use.
 	ErrTooMany = errors.New("home: the user has too many sessions")
 	// ErrUnavailable means that the owner of the session cannot be determined now. The client may
 	// try again. It must never be reported as a missing session, or the client would drop one that
@@ -114,7 +114,7 @@ type Table struct {
 	ending sync.WaitGroup // none is added after closed is set
 }
 
-// share is what is counted of one user.
+// share counts the homes of one user.
 type share struct {
 	user    string
 	derived bool

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// inBuffer is what a connection receives into. It grows for a head that needs more,
+	// inBuffer is the size of a connection's receive buffer. It grows for a head that needs more,
 	// until that is read.
 	inBuffer = 4 << 10
 	crlf     = "\r\n"

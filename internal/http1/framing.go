@@ -14,7 +14,7 @@ var (
 	errFraming  = errors.New("http1: the answer has both Content-Length and Transfer-Encoding, or the latter in HTTP/1.0")
 )
 
-// framing is what the header says about where the answer ends.
+// framing says where the answer ends, by its header.
 type framing struct {
 	length  int64 // -1: nothing
 	chunked bool

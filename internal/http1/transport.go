@@ -87,9 +87,9 @@ func unsupported(req *http.Request) string {
 // request's body to its end first: the body must not make its reader wait. The end of the
 // request's context closes the connection, and the error is the context's cause.
 //
-// If a reused connection turns out to be closed, RoundTrip sends the request once more on a
-// new one, provided that not a byte of it was sent, or that it is a GET, HEAD, OPTIONS or
-// TRACE and not a byte of an answer came.
+// If a reused connection turns out to be closed, RoundTrip sends the request once more on a new
+// one. It does so if not a byte of it was sent, or if it is a GET, HEAD, OPTIONS or TRACE without a
+// byte of an answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()

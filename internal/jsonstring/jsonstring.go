@@ -106,8 +106,8 @@ const (
 	notUTF8 = "a string is not UTF-8"
 )
 
-// character returns the length of b without a character at its end that may be cut off, but no less
-// than from.
+// character returns the length of b without a possibly cut character at its end, but no less than
+// from.
 func character(b []byte, from int) int {
 	for n := 1; n <= 3 && len(b)-n >= from && b[len(b)-n] >= utf8.RuneSelf; n++ {
 		if utf8.RuneStart(b[len(b)-n]) {

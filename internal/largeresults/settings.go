@@ -24,7 +24,7 @@ const (
 	mostNames   = 1000 // of tools in one entry
 )
 
-// Settings are what becomes of the large results of a server's tools. Their zero value sends all
+// Settings say what becomes of the large results of a server's tools. Their zero value sends all
 // results whole.
 type Settings struct {
 	// Inline is the size of the largest content that clients are sent whole. Of larger content

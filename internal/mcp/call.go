@@ -12,8 +12,8 @@ type Call struct {
 	// ID is the gateway's id of the request, the same in each of its rounds, for logs and
 	// traces. It is never sent as a JSON-RPC id.
 	ID string
-	// Continues is the ID of the first of the requests that this one continues with the answers
-	// of a stateless client, "" if it is the first.
+	// Continues is the ID of the first request of a stateless client that this one continues with
+	// answers, "" if it is the first.
 	Continues string
 	// Method is the method's name, such as "tools/call".
 	Method string
@@ -57,7 +57,7 @@ type Call struct {
 	// Ephemeral says that Session was derived, so it has no explicit end: what is kept for it
 	// expires when idle.
 	Ephemeral bool
-	// Caps is what the client can be asked for: its ClientCapabilities object, nil for none.
+	// Caps is the client's ClientCapabilities object, nil for none: what it can be asked for.
 	Caps Raw
 	// LogLevel is the least severe level of log messages that the caller wants, "" if it
 	// never said.
@@ -143,7 +143,7 @@ type Event struct {
 	// Failed has, for NoteAcknowledged, the known reasons why resources are not honoured, by
 	// URI. The front does not send it.
 	Failed map[string]error
-	// Upstream is who says it, for log messages outside of calls. The front does not send it.
+	// Upstream is the sender, for log messages outside of calls. The front does not send it.
 	Upstream string
 }
 
@@ -186,9 +186,9 @@ type Ask struct {
 	Round Round
 	// Here says that only this replica can take the answers.
 	Here bool
-	// Drop, if set, frees what waits for the answers, which will not come, and tells its server
-	// the reason. It returns at once, and does nothing once the answers were taken or the wait
-	// has ended.
+	// Drop, if set, frees what waits for answers that will not come, and tells its server the
+	// reason. It returns at once, and does nothing once the answers were taken or the wait has
+	// ended.
 	Drop func(reason string)
 	// Restart says that the server has ended the call with these questions; all of them send the
 	// user to a URL. When the user is done, the call is made from the beginning. 2025-11-25

@@ -8,8 +8,8 @@ const UIExtension = "io.modelcontextprotocol/ui"
 // maxExtensions bounds, in bytes, how much of a client's declared extensions counts.
 const maxExtensions = 4 << 10
 
-// Declared is what a client says in its ClientCapabilities that can change what a server
-// shows it: what it can be asked for, and its extensions.
+// Declared is the part of a client's ClientCapabilities that can change what a server shows it:
+// what it can be asked for, and its extensions.
 type Declared struct {
 	Roots, RootsChange      bool // RootsChange is roots.listChanged
 	Sampling, SamplingTools bool

@@ -25,8 +25,8 @@ func Chain(h Handler, middlewares ...Middleware) Handler {
 	return h
 }
 
-// Aside runs a function on another stack than that of its caller, for callers that then wait for long:
-// a stack stays as large as it was needed, and there are many that wait.
+// Aside runs a function on another stack than its caller's, for callers that then wait for long: a
+// stack stays as large as it was needed, and there are many that wait.
 func Aside(do func()) {
 	done := make(chan any, 1)
 	go func() {

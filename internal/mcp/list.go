@@ -205,7 +205,7 @@ func ItemsOf(ctx context.Context, h Handler, c *Call, most int) (items []Item, e
 	return items, nil
 }
 
-// Listing returns a call of a list method by which a stage reads a list for the caller of c.
+// Listing returns the call with which a stage reads a list for the caller of c.
 func (c *Call) Listing(method string) *Call {
 	return &Call{
 		ID: c.ID, Method: method, Lens: c.Lens, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,

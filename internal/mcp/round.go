@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Round is what a call that has asked its client brings back with the answers. It is a stack of
-// frames: each stage that asks, or that has to know the call again, puts one on top of those of
-// the stages below it, and takes it off when the call comes back. So no stage takes what another
-// one or a server says for its own. The endpoint seals a Round into the requestState of stateless
-// clients (2026-07-28 basic/patterns/mrtr). A Round is immutable. None stands for a call that has
-// not asked yet, and for one that is asked without a state.
+// Round is the state that a call brings back with its client's answers. It is a stack of frames:
+// each stage that asks, or that has to know the call again, puts one on top of those of the stages
+// below it, and takes it off when the call comes back. So no stage takes what another one or a
+// server says for its own. The endpoint seals a Round into the requestState of stateless clients
+// (2026-07-28 basic/patterns/mrtr). A Round is immutable. None stands for a call that has not asked
+// yet, and for one that is asked without a state.
 type Round []Frame
 
 // Frame is what one stage keeps of a call between two of its rounds.

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// Verdict is what the stages that a call passes know of it: each notes what it did. Policy's part
+// Verdict collects what the stages of a call know of it: each notes what it did. Policy's part
 // stays zero for a call that needs no decision, such as a list.
 type Verdict struct {
 	// Target is what the call's name stands for, zero for an unknown name.
@@ -93,7 +93,7 @@ func firstText(result Raw) (text string) {
 	return text
 }
 
-// HookRun is what a hook did for a call.
+// HookRun is the run of a hook for a call.
 type HookRun struct {
 	Name string
 	// On is "arguments" or "results".

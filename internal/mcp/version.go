@@ -11,5 +11,5 @@ func Version() string {
 	return info.Main.Version
 }
 
-// UserAgent is what the gateway calls itself in all requests that it sends to others.
+// UserAgent is the gateway's name in all requests that it sends.
 func UserAgent() string { return "gatehouse/" + Version() }

@@ -15,9 +15,9 @@ import (
 	"sync"
 )
 
-// Accounts is an MCP server that lets only those in who have an account there, and its authorization
-// server, at the same origin: RFC 9728, RFC 8414, RFC 7591, PKCE, resource, iss. Its sign-in page
-// signs a user in at once. Close ends it.
+// Accounts is an MCP server for users with accounts there, and its authorization server at the same
+// origin: RFC 9728, RFC 8414, RFC 7591, PKCE, resource, iss. Its sign-in page signs a user in at
+// once. Close ends it.
 type Accounts struct {
 	// URL is that of the MCP endpoint, Issuer that of the authorization server; it may be changed to the
 	// origin of URL.

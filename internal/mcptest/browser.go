@@ -13,8 +13,8 @@ import (
 // userHeader is how a browser of NewBrowser says who has signed in at an Issuer.
 const userHeader = "Mcptest-User"
 
-// LetSignIn has the issuer sign browsers in at once, each as its user and one that is not of NewBrowser as
-// alice, with tokens that have these claims, too.
+// LetSignIn has the issuer sign browsers in at once, each as its user, one that is not of NewBrowser as
+// alice. Their tokens have these claims, too.
 func (i *Issuer) LetSignIn(claims map[string]any) {
 	i.SetMetadata("authorization_response_iss_parameter_supported", true)
 	i.Handle("/authorize", func(w http.ResponseWriter, r *http.Request) {

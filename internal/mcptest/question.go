@@ -21,8 +21,8 @@ func Question(method, text string) (params string) {
 	return fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"text","text":%q}}],"maxTokens":1}`, text)
 }
 
-// QuestionText returns the text of such a request as a client of the gateway gets it, which
-// names the server that asks.
+// QuestionText returns the text of such a request as a client of the gateway gets it: with the
+// server's name.
 func QuestionText(params json.RawMessage) string {
 	var asked struct {
 		Message  string

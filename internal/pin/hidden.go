@@ -87,8 +87,7 @@ func hiddenIn(text string) string {
 	return strings.Join(parts, " and ")
 }
 
-// invisible reports whether people do not see the character at a position, and its script does
-// not need it there.
+// invisible reports whether a character cannot be seen, and its script does not need it there.
 func invisible(text []rune, i int) bool {
 	r := text[i]
 	switch {

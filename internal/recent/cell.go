@@ -21,7 +21,7 @@ const (
 	ms = time.Millisecond
 )
 
-// event is what a record adds to counters.
+// event is the contribution of a record to counters.
 type event struct {
 	calls, errors, refused, turnedAway int64
 	timed                              bool // took is how long a call took

@@ -32,7 +32,7 @@ type Deps struct {
 	// kept, by default their shape; see Keep.
 	Most     int64
 	Messages trail.Mode
-	// DB is what replicas share, and Key seals what stands there; nil for a gateway alone.
+	// DB is the Redis that replicas share, and Key seals what stands there; nil for a gateway alone.
 	DB  *redisdb.DB
 	Key *seal.Key
 	// Metrics count records; nil for none.

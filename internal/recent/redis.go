@@ -108,7 +108,7 @@ func (s *shared) put(item *Item) bool {
 	return true
 }
 
-// part is what stands before the records of a part, in a line of its own.
+// part is the head of a part, in a line of its own before the records.
 type part struct {
 	Replica string `json:"replica"`
 	First   uint64 `json:"first"` // seq of the first record; the others follow

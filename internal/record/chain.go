@@ -136,7 +136,7 @@ func (c *Chain) Due(at time.Time) bool {
 	return c.Unanchored >= AnchorEvery || c.Unanchored > 0 && at.Round(0).Sub(c.Since.Round(0)) >= AnchorAfter
 }
 
-// link is what a line says about its place in a chain.
+// link is the place of a line in a chain, as the line has it.
 type link struct {
 	seq        uint64
 	prev, hash Hash
@@ -200,7 +200,7 @@ func (c *Chain) ResumeAnchor(line []byte) error {
 	return err
 }
 
-// Anchor is what an anchor says about its chain.
+// Anchor is the state of a chain that an anchor records.
 type Anchor struct {
 	Chain string
 	Seq   uint64

@@ -17,9 +17,9 @@ import (
 // maxFirstRecord bounds what is read of a file to find its place, in bytes.
 const maxFirstRecord = 64 << 10
 
-// VerifyFiles checks the chains in files of records, each file as a part of the chain to which
-// its first record belongs. key is the secret that signs anchors, nil if it is not known.
-// known are records that must be there, for files of one chain only.
+// VerifyFiles checks the chains in files of records. A file belongs to the chain of its first
+// record. key is the secret that signs anchors, nil if it is not known. known are records that must
+// be there, for files of one chain only.
 func VerifyFiles(files []string, key []byte, known map[uint64]Known) ([]*Report, error) {
 	var signing *Key
 	var err error

@@ -32,7 +32,7 @@ type Finding struct {
 // String returns file:line: what.
 func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.What) }
 
-// Report is what Verify has found out about a chain.
+// Report is the result of verifying a chain.
 type Report struct {
 	Chain string
 	// Records is how many there are, from First to Last by their numbers, and Hash is the hash
@@ -247,7 +247,7 @@ func (v *Verifier) find(format string, args ...any) {
 	v.report.Findings = append(v.report.Findings, Finding{v.file, v.line, fmt.Sprintf(format, args...)})
 }
 
-// anchorPart is what a verifier reads of a record beside its link.
+// anchorPart holds the members that a verifier reads of a record beside its link.
 type anchorPart struct {
 	chain, kind, event, last string
 	time                     time.Time
@@ -274,8 +274,8 @@ func readAnchor(line []byte) (p anchorPart) {
 	return p
 }
 
-// begins returns the chain and the number of the first record of a file, for putting files in
-// order, and the name of the file with the last anchor if it says so. ok is false if the file
+// begins returns the chain and the number of the first record of a file, to put files in order. It
+// also returns the name of the file with the last anchor, if it says so. ok is false if the file
 // does not begin with a record.
 func begins(from io.Reader) (chain string, seq uint64, beside string, ok bool) {
 	line, _ := bufio.NewReaderSize(from, 4<<10).ReadString('\n') // what is missing is found by Verify

@@ -184,8 +184,7 @@ func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(neti
 	}
 }
 
-// newDialer makes a dialer that calls allowed for each address, after the name was resolved
-// and before anything is sent.
+// newDialer makes a dialer that calls allowed for each resolved address, before anything is sent.
 func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer {
 	return &net.Dialer{
 		Timeout: timeout, // net/http may go on dialling for the next request

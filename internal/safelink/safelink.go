@@ -15,9 +15,9 @@ import (
 // maxLength is the longest URL that passes, in bytes.
 const maxLength = 8 << 10
 
-// Check returns an error that says why no user may be sent to a URL, in words for the one who chose
-// it. A good URL is absolute, https, of the characters of RFC 3986 §2 without ' and $, and has no
-// user info. With loopback, pages on the user's own computer pass too, also by http.
+// Check returns an error that says why no user may be sent to a URL, for the one who chose it. A
+// good URL is absolute, https, of the characters of RFC 3986 §2 without ' and $, and has no user
+// info. With loopback, pages on the user's own computer pass too, also by http.
 func Check(raw string, loopback bool) error {
 	if len(raw) > maxLength {
 		return fmt.Errorf("a URL for users has at most %d bytes", maxLength)

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// place is where in a message a value stands.
+// place is the place of a value in a message.
 type place uint8
 
 const (

@@ -41,7 +41,7 @@ func ReadFrontmatter(head []byte) (object mcp.Raw, err error) {
 
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// lineOf is where in the file an error of the parser is; what else it says may quote it.
+// lineOf returns the line in the file of a parser's error; what else it says may quote it.
 func lineOf(err error) string {
 	at := yamlLine.FindString(err.Error())
 	if at == "" {

@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// What a plain scalar is by the core schema of YAML 1.2 (§10.3.2), by which clients read a
-// SKILL.md again to compare it with its entry. Of YAML 1.1, which the parser has, there are
-// no octal numbers like 017, no 0b11 and no 1_000.
+// Plain scalars follow the core schema of YAML 1.2 (§10.3.2): clients read a SKILL.md again by it
+// to compare it with its entry. Of YAML 1.1, which the parser has, there are no octal numbers like
+// 017, no 0b11 and no 1_000.
 var (
 	yamlNull  = regexp.MustCompile(`^(~|null|Null|NULL)?$`)
 	yamlTrue  = regexp.MustCompile(`^(true|True|TRUE)$`)

@@ -83,9 +83,9 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-// checkZero refuses a number or a duration of 0, which could not be told from a missing key,
-// unless the tag zero of the field says what 0 means. If 0 is not the default there, the field
-// is a pointer.
+// checkZero refuses a number or a duration of 0, unless the tag zero of the field says what 0
+// means: it could not be told from a missing key. If 0 is not the default there, the field is a
+// pointer.
 func (d *Document) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
 	_, means := field.Tag.Lookup("zero")
 	if v.Kind() == reflect.Pointer && !v.IsNil() {

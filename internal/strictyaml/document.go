@@ -98,8 +98,8 @@ func (d *Document) Problems() []Problem { return d.report(d.problems) }
 // Warnings returns what is allowed and probably not meant, sorted by place.
 func (d *Document) Warnings() []Problem { return d.report(d.warnings) }
 
-// Locate returns errors that were found in another way as problems with their places, and does
-// not add them to the document.
+// Locate returns errors from elsewhere as problems with their places. It does not add them to the
+// document.
 func (d *Document) Locate(found error) []Problem { return d.report(d.place(found)) }
 
 // Line returns the line of a key, or of the nearest one around it that is in the file.

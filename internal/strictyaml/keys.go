@@ -42,8 +42,8 @@ func shownKey(key string) string {
 	return strconv.Quote(key)
 }
 
-// unknownKey says what is wrong with a key that no field has, and which key was most likely meant,
-// "" when none is near. What has no value may be one.
+// unknownKey says what is wrong with an unknown key, and which key was most likely meant, "" when
+// none is near. What has no value may be one.
 func unknownKey(key string, hasValue bool, fields map[string][]int) (message, meant string) {
 	known := make([]string, 0, len(fields))
 	for name := range fields {

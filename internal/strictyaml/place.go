@@ -24,8 +24,8 @@ func (d *Document) place(err error) (found []placed) {
 	return found
 }
 
-// leaves returns the texts of all errors that are joined in err, at any depth, each prefixed
-// with the texts of the errors around it.
+// leaves returns the texts of all errors joined in err, at any depth. Each has the texts of the
+// errors around it in front.
 func leaves(err error) []string {
 	if err == nil {
 		return nil

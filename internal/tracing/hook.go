@@ -14,8 +14,8 @@ type HookSpan struct {
 	step trail.Mark
 }
 
-// Hook begins the INTERNAL span of a hook that looks at the arguments or the results of a call,
-// and a step of the call's trail. It returns nil if the call has neither.
+// Hook begins the INTERNAL span of a hook on the arguments or the results of a call. It also begins
+// a step of the call's trail. It returns nil if the call has neither.
 func (t *Tracer) Hook(c *mcp.Call, name, on string) *HookSpan {
 	var now *setup
 	if t != nil && c.Trace.Spanned() {

@@ -26,7 +26,7 @@ const (
 	// firstPause and longestPause are between two tries of a batch.
 	firstPause   = time.Second
 	longestPause = 5 * time.Second
-	// closeTime bounds how long the exporter of a former configuration goes on.
+	// closeTime bounds how long the exporter of a former configuration lives on.
 	closeTime = 5 * time.Second
 	// attributeBytes bounds the values of attributes.
 	attributeBytes = 256
@@ -53,7 +53,7 @@ type Tracer struct {
 	ending sync.WaitGroup // one for each former setup that still sends
 }
 
-// setup is what a configuration makes.
+// setup holds what a configuration makes.
 type setup struct {
 	cfg   Config
 	share share

@@ -8,8 +8,8 @@ import (
 // mostSteps bounds the steps of a call: a call with many questions has many rounds.
 const mostSteps = 128
 
-// Trail is where the time of a call went, and its messages. Its methods are safe for concurrent
-// use. A nil Trail, of a call that cannot be looked at, notes nothing.
+// Trail records where the time of a call went, and its messages. Its methods are safe for
+// concurrent use. A nil Trail, of a call that cannot be looked at, notes nothing.
 type Trail struct {
 	of    *Trails
 	began time.Time
@@ -26,7 +26,7 @@ type Trail struct {
 	gone     bool  // it cannot be looked at any more
 }
 
-// Step is what one part of the gateway did for a call.
+// Step is the work of one part of the gateway for a call.
 type Step struct {
 	// Name is the part: identity, front, limits, policy, approval, hook, queue, session,
 	// credential, server, user or answer. Of is which one: a hook or a server.
@@ -35,7 +35,7 @@ type Step struct {
 	Round int
 	// Start is the time since the request arrived.
 	Start, Took time.Duration
-	// Result is what came of it, "" if the call went on.
+	// Result is the outcome, "" if the call went on.
 	Result string
 	// Open says that it has not ended.
 	Open bool
