@@ -8,13 +8,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// approvalsPage shows the calls that wait for somebody else's approval, and what was decided.
+// approvalsPage shows the calls that wait for another person's approval, and past decisions.
 var approvalsPage = page{
 	path: "/approvals", title: "Approvals", menu: "Approvals", look: "approvals", role: admin.Approvers,
 	show: showApprovals, fresh: 2 * time.Second,
 }
 
-// decideApproval decides on a call that waits, bound to what the page showed of it.
+// decideApproval decides on a waiting call, bound to what the page showed of it.
 var decideApproval = action{path: "/approvals/decide", role: admin.Approvers, do: func(v *visit) error {
 	choice := admin.Choice{ID: v.form("id"), Decision: v.form("decision"), Digest: v.form("digest"),
 		Reason: v.form("reason")}
@@ -27,7 +27,7 @@ var decideApproval = action{path: "/approvals/decide", role: admin.Approvers, do
 type approvalsData struct {
 	admin.Approvals
 	Given   []admin.Decision // newest first
-	SeesAll bool             // whoever looks may see what others decided
+	SeesAll bool             // the visitor may see what others decided
 }
 
 func showApprovals(v *visit) (any, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// callPage shows one call: who made it, what was decided and why, where its time went, and what was
-// said at both edges.
+// callPage shows one call: its caller, the decisions and their reasons, how it spent its time, and
+// the messages at both edges.
 var callPage = page{path: "/calls/{id}", title: "Call", look: "call", role: admin.RoleViewer, show: showCall}
 
 type callData struct {
@@ -31,9 +31,9 @@ type stepRow struct {
 	FirstOfItsRound bool
 }
 
-// edge is what was said at one edge of the gateway.
+// edge holds the messages at one edge of the gateway.
 type edge struct {
-	Title, Other string // Other is who is there beside the gateway
+	Title, Other string // Other is the peer of the gateway there
 	Speaks       string // the revision
 	Messages     []admin.Message
 }
@@ -62,7 +62,7 @@ func showCall(v *visit) (any, error) {
 	return d, nil
 }
 
-// whole is the width of a bar that takes all of the time.
+// whole is the width of a bar for all of the time.
 const whole = 1000
 
 // stepRows lays the steps out along the time of the call.
@@ -99,7 +99,7 @@ func stepRows(steps []admin.Step) (rows []stepRow, total time.Duration) {
 	return rows, total
 }
 
-// stepWords says what a step is, and what the gateway does in it.
+// stepWords returns the name of a step, and what the gateway does in it.
 func stepWords(s admin.Step) (name, does string) {
 	switch s.Step {
 	case "identity":
@@ -130,10 +130,10 @@ func stepWords(s admin.Step) (name, does string) {
 	return s.Step, s.Of
 }
 
-// ofMillis is a number of milliseconds of the API.
+// ofMillis returns a number of milliseconds of the API as a duration.
 func ofMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// percent is a share of a time, such as "12 %".
+// percent returns a share of a time, such as "12 %".
 func percent(part, of time.Duration) string {
 	if of <= 0 {
 		return ""

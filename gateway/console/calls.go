@@ -11,13 +11,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// callsPage shows what has happened, newest first, and goes on while somebody looks.
+// callsPage shows recent records, newest first, and follows new ones.
 var callsPage = page{
 	path: "/calls", title: "Calls", menu: "Calls", look: "calls", role: admin.RoleViewer,
 	show: showCalls, stream: followCalls,
 }
 
-// mostCalls is how many records are on a page.
+// mostCalls bounds the records on a page.
 const mostCalls = 50
 
 // searched are the fields of the search, named as the parameters that admin.ReadQuery reads.
@@ -31,7 +31,7 @@ type callsData struct {
 	After   string            // the cursor of the newest record
 	Older   string            // the URL of the next page
 	All     string            // of the same search from its first page
-	Live    string            // of what comes
+	Live    string            // of following records
 
 	Kinds, Decided, Outcomes, Times []choice
 }
@@ -117,7 +117,7 @@ func choices(chosen string, pairs ...string) (all []choice) {
 	return all
 }
 
-// tailPace is how many records a second are sent to each viewer at most.
+// tailPace bounds the records a second for each viewer.
 const tailPace = 30
 
 // followCalls sends a row for each record that comes, from the newest one of the page on.

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
 
-// catalogPage shows what a caller gets from a list, and why not the rest.
+// catalogPage shows the entries of a list that a caller gets, and why not the rest.
 var catalogPage = page{path: "/catalog", title: "Catalog as …", menu: "Catalog", look: "catalog",
 	role: admin.RoleViewer, show: showCatalog}
 
@@ -63,14 +63,14 @@ type declared struct {
 	Chosen           bool
 }
 
-// asCaller is whose list is asked for, as it stands in the form and the URL.
+// asCaller is the caller in a question for a list, as in the form and the URL.
 type asCaller struct {
 	User, Groups, Scopes, Client, Issuer, View, Kind string
 	Kinds                                            []string
 	Declares                                         []declared
 	Users, Clients, Views                            []string // that are known
-	// AsOf is when the user last called, with the groups above; zero if they were typed. Unknown says that
-	// no call of the user is kept, so that no groups are known.
+	// AsOf is the time of the user's last call, with the groups above; zero if they were typed. Unknown
+	// says that no call of the user is kept, so that no groups are known.
 	AsOf    time.Time
 	Unknown bool
 }
@@ -94,13 +94,13 @@ func (c asCaller) Query(more ...string) string {
 	return "?" + q.Encode()
 }
 
-// methods call what is on a list.
+// methods are those that call the items of a list.
 var methods = map[string]string{
 	mcp.KindTools: mcp.MethodToolsCall, mcp.KindPrompts: mcp.MethodPromptsGet, mcp.KindResources: mcp.MethodResourcesRead,
 	mcp.KindSkills: mcp.MethodSkillsGet,
 }
 
-// Explain returns the parameters of the page that says what policy decides on a call of an entry.
+// Explain returns the parameters of the page with the decision of policy on a call of an entry.
 func (c asCaller) Explain(upstream, original string) string {
 	return c.Query("method", methods[c.Kind], "name", upstream+"/"+original)
 }
@@ -202,7 +202,7 @@ func (c *asCaller) fillGroups(v *visit) {
 	c.Groups, c.AsOf, c.Issuer = strings.Join(last.Groups, ", "), last.Time, cmp.Or(c.Issuer, last.Issuer)
 }
 
-// askLists asks for a list. problem says what is wrong with the question.
+// askLists asks for a list. problem describes a mistake in the question.
 func (v *visit) askLists(q admin.ListQuestion) (a admin.ListAnswer, problem string, err error) {
 	a, err = ask(v, admin.ListAs, q)
 	if why, bad := refused(err, http.StatusBadRequest); bad {
@@ -215,7 +215,7 @@ type catalogData struct {
 	As        asCaller
 	Answer    admin.ListAnswer
 	Problem   string
-	From      int    // how many entries are before those on the page
+	From      int    // number of entries before those on the page
 	Next, New string // the query of the next page, and of the first one
 }
 
@@ -227,7 +227,7 @@ func showCatalog(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.From, _ = strconv.Atoi(v.form("from")) // what is no number is the beginning
+	d.From, _ = strconv.Atoi(v.form("from")) // anything but a number means the beginning
 	d.From = max(d.From, 0)
 	q.Offset, q.Limit = d.From, mostEntries
 	if d.Answer, d.Problem, err = v.askLists(q); err != nil {
@@ -255,7 +255,7 @@ type toolData struct {
 
 func showTool(v *visit) (any, error) { return newTool(v) }
 
-// newTool looks for what the URL, or the form, names.
+// newTool finds the tool that the URL, or the form, names.
 func newTool(v *visit) (*toolData, error) {
 	d := &toolData{As: newCaller(v), Name: v.form("name"), Arguments: v.form("arguments")}
 	q, err := d.As.question()
@@ -322,7 +322,7 @@ func example(schema mcp.Raw) string {
 	return escaped(indented(out))
 }
 
-// escaped is JSON in which hidden characters, which stand in texts alone, are escaped.
+// escaped returns JSON with hidden characters escaped; they occur only in its texts.
 func escaped(json string) string {
 	var b strings.Builder
 	for _, c := range json {
@@ -339,6 +339,6 @@ func escaped(json string) string {
 	return b.String()
 }
 
-// zeros are values by the types of JSON Schema.
+// zeros are example values by the types of JSON Schema.
 var zeros = map[string]string{"integer": "0", "number": "0", "boolean": "false", "array": "[]",
 	"object": "{}", "null": "null"}

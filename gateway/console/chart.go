@@ -14,8 +14,8 @@ const (
 	chartLeft, chartRight, chartTop, chartLow = 44.0, 6.0, 8.0, 20.0
 )
 
-// Chart is numbers over time, as an SVG that the template "chart" draws. Text tells the same to
-// those who do not see it.
+// Chart shows numbers over time, as an SVG that the template "chart" draws. Text tells the same to
+// people who do not see it.
 type Chart struct {
 	ID, Title, Text string
 	Width, Height   float64
@@ -38,18 +38,17 @@ type chartMark struct {
 	Text string
 }
 
-// numbers are one thing that a chart shows: a value for each step of time, none where there is
-// nothing to show (none).
+// numbers are one series of a chart: a value for each step of time, or none.
 type numbers struct {
 	name, class string // the class gives the line its colour
-	area        bool   // what is under the line is filled; there is a value for each step
+	area        bool   // the area under the line is filled; there is a value for each step
 	values      []float64
 }
 
-// none is in place of a value.
+// none marks a step without a value.
 var none = math.NaN()
 
-// newChart makes a chart of steps of time, of which the first begins at a time. unit writes a
+// newChart makes a chart of steps of time; first is the begin of the first one. unit writes a
 // value.
 func newChart(id, title string, first time.Time, step time.Duration, unit func(float64) string, all ...numbers) Chart {
 	c := Chart{ID: id, Title: title, Width: chartWide, Height: chartHigh, Left: chartLeft, Right: chartWide - chartRight}
@@ -124,7 +123,7 @@ func connected(values []float64, x func(int) float64, y func(float64) float64) (
 	return lines
 }
 
-// ceiling is a round number that is not below a value, and not 0.
+// ceiling returns a round number that is not below a value, and not 0.
 func ceiling(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -141,7 +140,7 @@ func ceiling(v float64) float64 {
 // place writes a coordinate.
 func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// plainly writes a number, with what is behind the point only for small ones.
+// plainly writes a number, with decimals only for small ones.
 func plainly(v float64) string {
 	if v < 10 && v != math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 1, 64)

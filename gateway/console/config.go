@@ -14,20 +14,20 @@ import (
 // Config is the section "admin.console". Its zero value means that there is no console.
 type Config struct {
 	// SignIn has operators sign in, with the redirect URI <admin.url>/console/sign-in/callback.
-	// admin.rules say who has which role.
+	// admin.rules give them roles.
 	SignIn signin.Config `yaml:"sign_in"`
-	// Loopback is the role of everybody who opens the console from the machine itself, without
-	// signing in: viewer, operator or auditor. Default: everybody has to sign in.
+	// Loopback is the role of all who open the console from the machine itself, without signing in:
+	// viewer, operator or auditor. Default: all have to sign in.
 	Loopback string `yaml:"loopback"`
-	// Save lets operators change the configuration file, by the API, too. What they write runs: an
-	// operator can then start programs as the user of the gateway, and give anybody any role.
+	// Save lets operators change the configuration file, by the API, too. Operators can then start
+	// programs as the user of the gateway, and give any person any role.
 	Save bool `yaml:"save"`
 }
 
 // IsZero reports whether there is no console.
 func (c Config) IsZero() bool { return c.SignIn.IsZero() && c.Loopback == "" }
 
-// Validate reports everything that is wrong, each problem with the path of its key in front.
+// Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
 	var found problems.List
 	found.When(c.Loopback != "" && !slices.Contains(admin.Roles, c.Loopback),
@@ -37,7 +37,7 @@ func (c Config) Validate() error {
 	return found.Err()
 }
 
-// checkURL reports what is wrong with the URL of the console, which is not empty.
+// checkURL reports a mistake in the URL of the console, which is not empty.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

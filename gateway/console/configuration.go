@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
 
-// configurationPage shows what holds, the file, and how it got there.
+// configurationPage shows the configuration in force, the file, and its history.
 var configurationPage = page{
 	path: "/configuration", title: "Configuration", menu: "Configuration", look: "configuration", role: admin.RoleViewer,
 	show: showConfiguration, fresh: 5 * time.Second,
@@ -72,7 +72,7 @@ func showConfiguration(v *visit) (any, error) {
 	return d, err
 }
 
-// editPage is where a text is changed, checked, downloaded and saved.
+// editPage lets operators change, check, download and save a text.
 var editPage = page{path: "/configuration/edit", title: "Edit the configuration", look: "edit",
 	role: admin.RoleViewer, show: showEdit}
 
@@ -104,8 +104,8 @@ func showEdit(v *visit) (any, error) {
 // mostUnseen bounds the lines that are named.
 const mostUnseen = 10
 
-// unseen returns the first lines that do not look like what they are: an editor has to show them
-// as they are.
+// unseen returns the first lines with invisible characters, since an editor has to show them as
+// they are.
 func unseen(text string) (lines []int) {
 	n := 0
 	for line := range strings.Lines(text) {
@@ -117,7 +117,7 @@ func unseen(text string) (lines []int) {
 	return lines
 }
 
-// edited is the text of the form, as it stands in a file.
+// edited returns the text of the form, as it stands in a file.
 func edited(v *visit) admin.ConfigDraft {
 	return admin.ConfigDraft{Text: strings.ReplaceAll(v.r.FormValue("text"), "\r\n", "\n"), Revision: v.form("revision")}
 }
@@ -126,7 +126,7 @@ func edited(v *visit) admin.ConfigDraft {
 var openEditor = action{path: "/configuration/edit", role: admin.RoleViewer,
 	do: func(v *visit) error { return v.checked(edited(v), "") }}
 
-// checkText says what is wrong with a text, and what it would change.
+// checkText shows the mistakes in a text, and what it would change.
 var checkText = action{path: "/configuration/check", role: admin.RoleViewer,
 	do: func(v *visit) error { return v.checked(edited(v), "") }}
 
@@ -155,7 +155,7 @@ var saveText = action{path: "/configuration/save", role: admin.RoleOperator, do:
 	return err
 }}
 
-// checked shows the editor with a text and what is wrong with it.
+// checked shows the editor with a text and its mistakes.
 func (v *visit) checked(d admin.ConfigDraft, refused string) error {
 	shown, err := showEdit(v)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Root is where the console begins.
+// Root is the path of the console.
 const Root = "/console"
 
-// Deps are what the console needs.
+// Deps are the dependencies of the console.
 type Deps struct {
 	Guard *Guard
-	// Flow returns how people sign in now; nil if nobody does.
+	// Flow returns the present sign-in of people; nil for none.
 	Flow func() *signin.Flow
-	// SignedIn records that somebody signed in, or could not.
+	// SignedIn records that a person signed in, or could not.
 	SignedIn func(*http.Request, mcp.Caller, error)
 	// API answers the visitors: an *admin.API.
 	API interface {
@@ -48,8 +48,8 @@ type Console struct {
 //go:embed static
 var static embed.FS
 
-// policy is the Content-Security-Policy of all pages: everything from this server, nothing
-// inline. Forms may lead to it alone.
+// policy is the Content-Security-Policy of all pages: everything from this server, nothing inline,
+// forms only to this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types gatehouse"
 
@@ -111,8 +111,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// unchanging lets browsers keep files, which change with the program only: their URLs name its
-// version.
+// unchanging lets browsers keep files: their URLs change with their contents.
 func unchanging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=3600")
@@ -127,10 +126,9 @@ type page struct {
 	menu  string // its name in the menu; "" for none
 	look  string // the template in pages/, without .html
 	role  string // that is needed
-	// show returns what the template gets.
+	// show returns the data of the template.
 	show func(*visit) (any, error)
-	// fresh is how often the part within data-live is made again while somebody looks; 0 for
-	// never.
+	// fresh is the interval at which the part within data-live is made again; 0 for never.
 	fresh time.Duration
 	// stream sends other events in place of that part; nil for none.
 	stream func(context.Context, *visit, *events) error

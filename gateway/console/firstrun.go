@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// firstRunPage leads from the servers that clients have to the first call.
+// firstRunPage leads from the servers in clients' files to the first call.
 var firstRunPage = page{
 	path: "/first-run", title: "First run", menu: "First run", look: "firstrun", role: admin.RoleViewer,
 	show: showFirstRun, fresh: 2 * time.Second,
@@ -40,10 +40,10 @@ func showFirstRun(v *visit) (any, error) {
 	return firstRunData{Clients: clients, Calls: page.Decisions}, err
 }
 
-// valuePrefix is in front of the names of fields that have the values of variables.
+// valuePrefix begins the names of fields with the values of variables.
 const valuePrefix = "value-"
 
-// makeServers makes YAML of what was pasted, and tries the servers if it was asked to.
+// makeServers makes YAML of a pasted text, and tries the servers if it was asked to.
 var makeServers = action{path: "/first-run", role: admin.RoleOperator, do: func(v *visit) error {
 	shown, err := showFirstRun(v)
 	if err != nil {

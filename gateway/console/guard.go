@@ -15,25 +15,25 @@ import (
 )
 
 var (
-	// errNobody is the error for a request of somebody who has to sign in.
+	// errNobody is the error for a request without a sign-in that needs one.
 	errNobody = errors.New("nobody has signed in")
-	// errAway is the error while the sessions cannot be asked.
+	// errAway is the error while the session store does not answer.
 	errAway = errors.New("the session store does not answer, so nobody knows who has signed in: try again")
 )
 
-// Staff knows who may look now.
+// Staff knows the roles of people now.
 type Staff interface {
-	// Console returns the section that holds.
+	// Console returns the section in force.
 	Console() Config
 	// Roles returns the roles that a person has by admin.rules.
 	Roles(*mcp.Caller) []string
-	// SignsIn reports whether a person has signed in where people sign in now.
+	// SignsIn reports whether a person has signed in at the present issuer.
 	SignsIn(*mcp.Caller) bool
-	// Approves reports whether some policy rule has the person approve of calls.
+	// Approves reports whether a policy rule lets the person approve calls.
 	Approves(*mcp.Caller) bool
 }
 
-// Guard knows who looks.
+// Guard identifies the visitors of the console.
 type Guard struct {
 	staff  Staff
 	people *signin.Sessions
@@ -47,15 +47,15 @@ func NewGuard(url string, staff Staff, people *signin.Sessions) *Guard {
 	return &Guard{staff: staff, people: people, url: url, secure: strings.HasPrefix(url, "https:")}
 }
 
-// Visitor is somebody who may look.
+// Visitor is a person who may open the console.
 type Visitor struct {
 	admin.Operator
-	// SignedIn is when they signed in; zero for those who come from the machine itself.
+	// SignedIn is the time of the sign-in; zero for those who come from the machine itself.
 	SignedIn time.Time
 }
 
-// Who returns who makes a request. The error is errNobody if they have to sign in, or says why
-// they may not look.
+// Who returns the visitor who makes a request. The error is errNobody if they have to sign in, or
+// says why they may not look.
 func (g *Guard) Who(r *http.Request) (Visitor, error) {
 	cfg := g.staff.Console()
 	if id := g.session(r); id != "" && !cfg.SignIn.IsZero() {
@@ -77,7 +77,7 @@ func (g *Guard) Who(r *http.Request) (Visitor, error) {
 	return Visitor{}, errNobody
 }
 
-// visitor is a person with the roles that they have now.
+// visitor returns a person with their present roles.
 func (g *Guard) visitor(p signin.Person) (Visitor, error) {
 	v := Visitor{Operator: admin.Operator{Name: p.Caller.Subject, Roles: g.staff.Roles(&p.Caller), Caller: &p.Caller},
 		SignedIn: p.Since}
@@ -91,7 +91,7 @@ func (g *Guard) visitor(p signin.Person) (Visitor, error) {
 	return v, nil
 }
 
-// FlowCookie is the name of the cookie of a sign-in that has begun.
+// FlowCookie names the cookie of a sign-in that has begun.
 const FlowCookie = "gatehouse-sign-in"
 
 // cookieName is the name of a session's cookie. With the prefix __Host-, browsers take it from this
@@ -105,8 +105,8 @@ func (g *Guard) cookie(name string) string {
 	return name
 }
 
-// session returns the id of the session in a request, "" for none. Two cookies of the name are
-// none: one of them is not ours.
+// session returns the id of the session in a request, "" for none. Two cookies of the name count as
+// none: one of them is foreign.
 func (g *Guard) session(r *http.Request) string {
 	all := r.CookiesNamed(g.cookie(cookieName))
 	if len(all) != 1 {
@@ -115,7 +115,7 @@ func (g *Guard) session(r *http.Request) string {
 	return all[0].Value
 }
 
-// setSession gives a browser the id of its session, or takes it away.
+// setSession sets the cookie with the id of a session, or removes it.
 func (g *Guard) setSession(w http.ResponseWriter, id string) {
 	c := &http.Cookie{
 		Name: g.cookie(cookieName), Value: id, Path: "/", MaxAge: int(signin.Life.Seconds()), HttpOnly: true,
@@ -133,8 +133,8 @@ func (g *Guard) alias(r *http.Request) bool {
 	return !g.secure && !strings.EqualFold(r.Host, strings.TrimPrefix(g.url, "http://"))
 }
 
-// addressed reports whether a request is for the console's own URL, so that no other name that
-// leads here, as that of a page which attacks, is answered.
+// addressed reports whether a request is for the console's own URL, so that other names for this
+// address, such as an attacker's, get no answer.
 func (g *Guard) addressed(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 const (
 	// writeTimeout bounds each write to a stream.
 	writeTimeout = 30 * time.Second
-	// longestLive is how long a stream lasts. The browser then asks again.
+	// longestLive bounds the time of a stream. The browser then asks again.
 	longestLive = 10 * time.Minute
-	// lookAgain is how long a stream goes on before it looks again who gets it: whoever has lost a
-	// role, or whose session has ended, sees no more.
+	// lookAgain is the time after which a stream checks its visitor again: one who has lost a role,
+	// or the session, sees no more.
 	lookAgain = 5 * time.Second
 )
 
@@ -29,7 +29,7 @@ func wantsEvents(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// live sends the live part of a page whenever it has changed, or what the page has in place of it.
+// live sends the live part of a page whenever it has changed, or the page's own events.
 func (c *Console) live(p page, v *visit) {
 	if p.fresh == 0 && p.stream == nil {
 		http.Error(v.w, "this page does not change", http.StatusNotAcceptable)
@@ -84,7 +84,7 @@ type events struct {
 	visit *visit
 
 	mu     sync.Mutex // guards writes, and the field below
-	looked time.Time  // when it was last known who gets the events
+	looked time.Time  // when the visitor was last checked
 }
 
 // part makes a named template of the page.
@@ -104,8 +104,8 @@ func (e *events) send(kind, id, name string, data any) error {
 	return e.write(event(kind, id, part))
 }
 
-// write writes to the browser, unless its visitor may look at less than when the stream began, or is
-// somebody else.
+// write writes to the browser, unless its visitor is another one, or has fewer rights than when the
+// stream began.
 func (e *events) write(text []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

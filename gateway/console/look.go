@@ -14,11 +14,11 @@ import (
 //go:embed pages
 var templates embed.FS
 
-// look is how a page looks.
+// look is the parsed template of a page.
 type look struct{ page *template.Template }
 
-// newLook reads a template, with the layout around it. The template defines "main", and "live" if
-// a part of it is.
+// newLook reads a template, with the layout around it. The template defines "main", and "live" for
+// a live part.
 func newLook(name string) (*look, error) {
 	t, err := template.New("layout.html").Funcs(functions).ParseFS(templates, "pages/layout.html", "pages/parts.html",
 		"pages/"+name+".html")
@@ -28,7 +28,7 @@ func newLook(name string) (*look, error) {
 	return &look{t}, nil
 }
 
-// functions are what templates can use.
+// functions are those that templates can use.
 var functions = template.FuncMap{
 	"text":     func(v any) string { return text(v, mostText) },
 	"short":    func(v any) string { return text(v, mostShort) },
@@ -51,20 +51,20 @@ var functions = template.FuncMap{
 	"indented": indented,
 }
 
-// when is a time as people read it: how long ago, and when exactly, of which the box at the end of
-// each page shows one. The script keeps it up to date.
+// when writes a time for people: how long ago, and when exactly; the box at the end of each page
+// chooses one. The script keeps it up to date.
 func when(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "never"
 	}
 	t = t.UTC()
 	exact := t.Format("2006-01-02 15:04:05 UTC")
-	// made of a time alone
+	// The HTML is made of a time alone.
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s"><span>%s</span><span class="exact">%s</span></time>`,
 		t.Format(time.RFC3339), exact, ago(time.Since(t)), exact))
 }
 
-// ago says how long ago something was.
+// ago describes a duration before now.
 func ago(d time.Duration) string {
 	unit := func(n time.Duration, name string) string {
 		if n == 1 {
@@ -87,7 +87,7 @@ func ago(d time.Duration) string {
 	return unit(d/(24*time.Hour), "day")
 }
 
-// took is a duration as people read it.
+// took writes a duration for people.
 func took(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -108,7 +108,7 @@ func took(d time.Duration) string {
 	return strconv.Itoa(int(d/(24*time.Hour))) + " days"
 }
 
-// count is a number with its thousands apart.
+// count writes a number with its thousands apart.
 func count(v any) string {
 	digits := fmt.Sprint(v)
 	sign := ""
@@ -121,7 +121,7 @@ func count(v any) string {
 	return sign + digits
 }
 
-// numberOf is a number of things: 1 call, 2 calls.
+// numberOf writes a number of things: 1 call, 2 calls.
 func numberOf(n any, thing string) string {
 	if fmt.Sprint(n) == "1" {
 		return "1 " + thing
@@ -129,7 +129,7 @@ func numberOf(n any, thing string) string {
 	return count(n) + " " + thing + "s"
 }
 
-// size is a number of bytes as people read it.
+// size writes a number of bytes for people.
 func size(n int) string {
 	switch {
 	case n < 1000:
@@ -140,7 +140,7 @@ func size(n int) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
 }
 
-// path is that of a page, made of segments, each of which is escaped.
+// path returns the path of a page, made of escaped segments.
 func path(segments ...string) string {
 	var p strings.Builder
 	p.WriteString(Root)
@@ -165,7 +165,7 @@ func query(path string, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-// dict makes what a template within a template gets, of names and values in turn.
+// dict makes the data of a template within a template, of names and values in turn.
 func dict(pairs ...any) (map[string]any, error) {
 	d := make(map[string]any)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -178,7 +178,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return d, nil
 }
 
-// asset is the URL of a file in static/, which changes with the file's content.
+// asset returns the URL of a file in static/, which changes with the file's content.
 func asset(name string) (string, error) {
 	content, err := fs.ReadFile(static, "static/"+name)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
-// nowPage is the first page: what is not well, and how much happens.
+// nowPage is the first page: findings, and the number of calls over time.
 var nowPage = page{
 	path: "/{$}", title: "Now", menu: "Now", look: "now", role: admin.RoleViewer,
 	show: showNow, fresh: 5 * time.Second,
@@ -32,7 +32,7 @@ type nowData struct {
 	Last    string // of the charts: 10m, 1h or 2h
 	Spans   []span
 	Total   recent.Point
-	Counted time.Time // since when; zero if that is longer ago than Last
+	Counted time.Time // when counting began; zero if that is longer ago than Last
 	Charts  []Chart
 	Busy    []admin.UpstreamTotal
 	Servers int // that were called
@@ -41,7 +41,7 @@ type nowData struct {
 	Endpoint string // of clients; only while there are no calls
 }
 
-// span is how far back the charts may go.
+// span is a period that charts may show.
 type span struct {
 	Last, Text string
 	Here       bool
@@ -81,7 +81,7 @@ func showNow(v *visit) (any, error) {
 	return d, d.count(v)
 }
 
-// count asks how much has happened.
+// count asks for the numbers of calls.
 func (d *nowData) count(v *visit) error {
 	q := admin.SeriesQuestion{Step: recent.Coarse}
 	if d.Last == "10m" {
@@ -111,7 +111,7 @@ func (d *nowData) count(v *visit) error {
 	return nil
 }
 
-// chartsOf draws what happened over time. How much is shown as of a minute.
+// chartsOf draws the numbers of calls over time, as numbers a minute.
 func chartsOf(points []recent.Point, step time.Duration) []Chart {
 	if len(points) == 0 {
 		return nil
@@ -138,7 +138,7 @@ func chartsOf(points []recent.Point, step time.Duration) []Chart {
 	}
 }
 
-// latency is how long calls took, if there were any.
+// latency returns the time that calls took, none without calls.
 func latency(p recent.Point, took float64) float64 {
 	if p.Slowest == 0 {
 		return none
@@ -146,7 +146,7 @@ func latency(p recent.Point, took float64) float64 {
 	return took
 }
 
-// pageOf returns the page about a finding.
+// pageOf returns the page that tells more about a finding.
 func pageOf(f admin.Finding) (page, name string) {
 	if query, found := strings.CutPrefix(f.Look, "/api/v1/decisions?"); found {
 		if f.Kind == "turned-away" {

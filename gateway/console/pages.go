@@ -17,7 +17,7 @@ var pages = []page{
 	firstRunPage,
 }
 
-// actions are all forms that do something.
+// actions are all forms that change something.
 var actions = []action{
 	actOnServer, approvePins,
 	tryDraft,

@@ -9,7 +9,7 @@ import (
 // mostProblems bounds the problems on a page.
 const mostProblems = 100
 
-// placedProblem is a problem with the line that it is about.
+// placedProblem is a problem with its line of the text.
 type placedProblem struct {
 	admin.Problem
 	Line  int
@@ -17,7 +17,7 @@ type placedProblem struct {
 	Caret string // a line with ^ under the column
 }
 
-// placed finds the lines of problems. Whoever looks has sent the text.
+// placed finds the lines of problems. The visitor has sent the text, and may see it.
 func placed(text string, problems []admin.Problem) (all []placedProblem) {
 	lines := strings.Split(text, "\n")
 	for _, p := range problems[:min(len(problems), mostProblems)] {

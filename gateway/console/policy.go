@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// policyPage shows the rules, how often each decided, and what they say of a call.
+// policyPage shows the rules, how often each decided, and the decision on a call.
 var policyPage = page{
 	path: "/policy", title: "Policy", menu: "Policy", look: "policy", role: admin.RoleViewer,
 	show: showPolicy, fresh: 5 * time.Second,
@@ -38,7 +38,7 @@ type policyData struct {
 	Problem  string // why there is no answer
 }
 
-// question is what the form asks, as it was typed.
+// question is the question in the form, as it was typed.
 type question struct {
 	Method, Name, User, Issuer, Groups, Scopes, Client, View, Args string
 }
@@ -63,7 +63,7 @@ func showPolicy(v *visit) (any, error) {
 	return d, d.explain(v)
 }
 
-// fits reports whether a rule has what is looked for.
+// fits reports whether a rule matches the search.
 func (d *policyData) fits(r admin.Rule) bool {
 	want := strings.ToLower(d.Find)
 	return slices.ContainsFunc(slices.Concat([]string{r.Name, r.Who, r.When}, r.Allow, r.Deny, r.Ask),
@@ -72,7 +72,7 @@ func (d *policyData) fits(r admin.Rule) bool {
 		})
 }
 
-// explain asks what policy says of a call, if the form was sent.
+// explain asks for the decision of policy on a call, if the form was sent.
 func (d *policyData) explain(v *visit) error {
 	q := question{
 		Method: v.form("method"), Name: v.form("name"), User: v.form("user"), Issuer: v.form("issuer"),
@@ -109,7 +109,7 @@ func (d *policyData) explain(v *visit) error {
 	return err
 }
 
-// listed splits what was typed at commas.
+// listed splits a typed text at commas.
 func listed(text string) (all []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -119,14 +119,14 @@ func listed(text string) (all []string) {
 	return all
 }
 
-// patterns are what a rule says of one kind, as far as a page shows it.
+// patterns are those of a rule for one effect, as far as a page shows them.
 type patterns struct {
 	Effect, Class string
 	Shown         []string
 	More          int
 }
 
-// effects returns what a rule allows, denies and asks about.
+// effects returns the patterns that a rule allows, denies and asks about.
 func effects(r admin.Rule) (all []patterns) {
 	for _, one := range []struct {
 		effect, class string

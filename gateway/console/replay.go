@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/replay"
 )
 
-// replayPage is the form for a draft of the configuration, which is tried on recent calls.
+// replayPage has the form for a draft of the configuration, to be tried on recent calls.
 var replayPage = page{path: "/policy/replay", title: "Try a draft", look: "replay", role: admin.RoleViewer,
 	show: func(v *visit) (any, error) {
 		return replayData{Since: "1h", Times: since("1h")}, nil
@@ -41,18 +41,18 @@ type replayData struct {
 	Counts       []changed
 	Rows         []replay.Row
 	MoreRows     int64
-	Users        int // who are affected
+	Users        int // number of affected users
 	Problems     []placedProblem
 	Problem      string // why there is no report
 }
 
-// changed is how many calls a draft changes in a way.
+// changed counts the calls that a draft changes in one respect.
 type changed struct {
 	Change, Text, Class string
 	Calls               int64
 }
 
-// words say what a draft does, with the class of its colour.
+// words name the effects of a draft, each with the class of its colour.
 var words = map[string][2]string{
 	replay.Refused: {"refused, and were not", "bad"}, replay.Asked: {"asked about, and were not", "warn"},
 	replay.Allowed: {"allowed, and were not", "good"},
@@ -113,7 +113,7 @@ func (d *replayData) try(v *visit) error {
 	return nil
 }
 
-// since are the periods of a form.
+// since returns the periods of a form.
 func since(chosen string) []span {
 	all := []span{{Last: "15m", Text: "15 minutes"}, {Last: "1h", Text: "hour"}, {Last: "6h", Text: "6 hours"},
 		{Last: "24h", Text: "day"}}

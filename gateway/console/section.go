@@ -11,40 +11,40 @@ import (
 
 // Section is the section "admin".
 type Section struct {
-	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to anybody
-	// who reaches it. /readyz gives the state of upstreams only to requests from this machine.
-	// /metrics, which is made for collectors, includes the names of upstreams. Default none.
+	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to all who reach
+	// it. /readyz gives the state of upstreams only to requests from this machine. /metrics, which
+	// is made for collectors, includes the names of upstreams. Default none.
 	Listen string `yaml:"listen"`
-	// API says who may use the API for operators, /api/v1/ at the same address. A reload changes
-	// it, but does not begin or end to serve it. Default: it is not served.
+	// API gives access to the API for operators, /api/v1/ at the same address. A reload changes it,
+	// but does not begin or end to serve it. Default: it is not served.
 	API admin.Config `yaml:"api"`
-	// URL is where browsers reach this listener: https, or http on a loopback address. Default:
-	// http://<listen>.
+	// URL is the address of this listener for browsers: https, or http on a loopback address.
+	// Default: http://<listen>.
 	URL string `yaml:"url"`
-	// Rules say which role those have who sign in to the console. Default: nobody has one.
+	// Rules give roles to people who sign in to the console. Default: none.
 	Rules admin.RoleRules `yaml:"rules"`
-	// Console is what operators look at in a browser, /console/ at the same address. A reload
-	// changes it, but does not begin or end to serve it. Default: it is not served.
+	// Console has the pages for operators, /console/ at the same address. A reload changes it, but
+	// does not begin or end to serve it. Default: it is not served.
 	Console Config `yaml:"console"`
 }
 
-// Operated reports whether somebody may ask what has happened.
+// Operated reports whether operators may ask what has happened.
 func (a Section) Operated() bool { return !a.API.IsZero() || !a.Console.IsZero() }
 
-// At returns where browsers reach the listener, without / at its end.
+// At returns the address of the listener for browsers, without / at its end.
 func (a Section) At() string { return strings.TrimSuffix(cmp.Or(a.URL, "http://"+a.Listen), "/") }
 
-// Around is what the section has to fit.
+// Around holds the facts of other sections that this one has to fit.
 type Around struct {
 	// Issuers are auth.issuers, which count with auth.mode oauth only.
 	Issuers []string
-	// Approvers says that rules of the policy name people who approve of calls.
+	// Approvers says that rules of policy name people who approve calls.
 	Approvers bool
 	// CheckListen checks an address to listen at.
 	CheckListen func(string) error
 }
 
-// Check reports everything that is wrong, each problem with the path of its key in front.
+// Check reports all mistakes, each with the path of its key in front.
 func (a Section) Check(with Around) (found problems.List) {
 	switch {
 	case a.Listen != "":

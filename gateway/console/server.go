@@ -15,9 +15,9 @@ var serverPage = page{
 }
 
 const (
-	// toolsOnPage is how many tools are on a page.
+	// toolsOnPage is the number of tools on a page.
 	toolsOnPage = 100
-	// mostPins bounds what is shown of what waits for approval.
+	// mostPins bounds the shown definitions that wait for approval.
 	mostPins = 50
 	// stripWidth is the width of the strip of states.
 	stripWidth = 720
@@ -30,7 +30,7 @@ type serverData struct {
 	Charts   []Chart
 	Findings []admin.Finding
 	Strip    []stripPart
-	First    time.Time // that the strip shows
+	First    time.Time // begin of the strip
 	Pins     []pinShown
 	MorePins int
 	ByTokens bool
@@ -48,7 +48,7 @@ type stripPart struct {
 	Since    time.Time
 }
 
-// pinShown is something that waits for approval, and the lines in which it differs.
+// pinShown is a definition that waits for approval, and the lines in which it differs.
 type pinShown struct {
 	admin.Pin
 	Lines []diffLine
@@ -56,7 +56,7 @@ type pinShown struct {
 
 func showServer(v *visit) (any, error) {
 	page := admin.ToolPage{Upstream: v.r.PathValue("name"), Limit: toolsOnPage, ByTokens: v.form("sort") == "tokens"}
-	page.From, _ = strconv.Atoi(v.form("from")) // what is no number is the beginning
+	page.From, _ = strconv.Atoi(v.form("from")) // anything but a number means the beginning
 	page.From = max(page.From, 0)
 	d := serverData{ByTokens: page.ByTokens}
 	var err error
@@ -95,7 +95,7 @@ func showServer(v *visit) (any, error) {
 	return d, nil
 }
 
-// readPins asks for what waits for approval.
+// readPins asks for the definitions that wait for approval.
 func (d *serverData) readPins(v *visit) error {
 	answer, err := ask(v, admin.ListPins, d.Upstream.Name)
 	d.MorePins = max(len(answer.Pins)-mostPins, 0)

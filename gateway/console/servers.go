@@ -11,13 +11,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 )
 
-// serversPage shows all servers, those that are not well first.
+// serversPage shows all servers, the worst first.
 var serversPage = page{
 	path: "/servers", title: "Servers", menu: "Servers", look: "servers", role: admin.RoleViewer,
 	show: showServers, fresh: 5 * time.Second,
 }
 
-// serverLine is a server and what happened there in the last hour.
+// serverLine is a server and its numbers of the last hour.
 type serverLine struct {
 	admin.Upstream
 	Hour admin.UpstreamTotal
@@ -80,7 +80,7 @@ func lineOf(u admin.Upstream, hour admin.UpstreamTotal) serverLine {
 	return l
 }
 
-// actOnServer does something to a server.
+// actOnServer applies an action to a server.
 var actOnServer = action{path: "/servers/act", role: admin.RoleOperator, do: func(v *visit) error {
 	what, name := v.form("what"), v.form("name")
 	done := map[string]string{admin.Probe: "probed", admin.Reconnect: "reconnected", admin.Disable: "disabled",
@@ -102,7 +102,7 @@ var actOnServer = action{path: "/servers/act", role: admin.RoleOperator, do: fun
 	return v.redirect(strings.TrimPrefix(path("servers", name), Root), done)
 }}
 
-// approvePins approves what was seen of a server, bound by its digest to what the page showed of it.
+// approvePins approves definitions of a server, bound by their digests to what the page showed.
 var approvePins = action{path: "/servers/approve", role: admin.RoleOperator, do: func(v *visit) error {
 	name, digest := v.form("name"), v.form("digest")
 	waiting, err := ask(v, admin.ListPins, name)

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
-// sessionsPage shows who is connected, and with what.
+// sessionsPage shows the sessions of clients, and the software of clients.
 var sessionsPage = page{
 	path: "/sessions", title: "Sessions and clients", menu: "Sessions", look: "sessions", role: admin.RoleViewer,
 	show: showSessions, fresh: 5 * time.Second,

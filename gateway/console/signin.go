@@ -10,12 +10,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// CallbackPath is where the issuer sends browsers back to.
+// CallbackPath is the path to which the issuer sends browsers back.
 const CallbackPath = Root + "/sign-in/callback"
 
 const startPath = Root + "/sign-in/start"
 
-// signInPage is for those who have to sign in.
+// signInPage is the page for people who have to sign in.
 var signInPage = page{path: "/sign-in", title: "Sign in", look: "signin"}
 
 type signInData struct {
@@ -62,7 +62,7 @@ func (c *Console) startSignIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, at, http.StatusSeeOther)
 }
 
-// endSignIn takes the answer of the issuer.
+// endSignIn handles the answer of the issuer.
 func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 	v := &visit{c: c, w: w, r: r}
 	w.Header().Set("Cache-Control", "no-store")
@@ -72,7 +72,7 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who, to, err := flow.End(w, r)
-	if err == nil { // else anybody of the issuer takes room of operators
+	if err == nil { // else any user of the issuer takes the place of operators
 		if _, none := c.deps.Guard.visitor(signin.Person{Caller: who}); none != nil {
 			err = &signin.RefusedError{Why: sentence(none.Error())}
 		}
@@ -80,7 +80,7 @@ func (c *Console) endSignIn(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		var id string
 		if id, err = c.deps.Guard.people.Begin(r.Context(), who); err == nil {
-			c.endOld(r) // whoever signed in before in this browser
+			c.endOld(r) // the earlier sign-in in this browser
 			c.deps.Guard.setSession(w, id)
 			c.deps.SignedIn(r, who, nil)
 			http.Redirect(w, r, within(to), http.StatusSeeOther)
@@ -112,7 +112,7 @@ func (c *Console) endOld(r *http.Request) {
 	}
 }
 
-// within returns where to go in the console, its first page for anything else.
+// within returns a path within the console, the first page for anything else.
 func within(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, Root+"/") ||

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// signInsPage shows whose tokens were accepted and refused, and why.
+// signInsPage shows the tokens that were accepted or refused, and why.
 var signInsPage = page{
 	path: "/sign-ins", title: "Sign-ins", menu: "Sign-ins", look: "signins", role: admin.RoleViewer,
 	show: showSignIns, fresh: 3 * time.Second,
@@ -20,7 +20,7 @@ type signInsData struct {
 	User string
 	Why  admin.SignIns
 
-	Views   []string        // at whose endpoints a token can be tested
+	Views   []string        // views at which a token can be tested
 	View    string          // that was chosen
 	Tested  *admin.Examined // nil if no token was
 	Problem string          // why none was
@@ -41,7 +41,7 @@ func showSignIns(v *visit) (any, error) {
 	return d, err
 }
 
-// testToken says what the gateway thinks of a token. The page never shows it again.
+// testToken shows the gateway's judgement of a token. The page never shows the token again.
 var testToken = action{path: "/sign-ins", role: admin.RoleOperator, do: func(v *visit) error {
 	shown, err := showSignIns(v)
 	if err != nil {

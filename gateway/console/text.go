@@ -14,16 +14,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/webpage"
 )
 
-// How much of a text is shown, in characters: in a line of a table, in a paragraph, and of
-// something that is looked at for its own sake.
+// Bounds of shown texts, in characters: in a line of a table, in a paragraph, and where the text is
+// the subject of the page.
 const (
 	mostShort = 80
 	mostText  = 400
 	mostWhole = 64 << 10
 )
 
-// text makes what others wrote fit to be looked at: what cannot be seen, or changes how the rest
-// is seen, is named, and what is too long is cut. Templates escape the result as any other text.
+// text makes texts of others safe to show: it names characters that are invisible, or change how
+// the rest looks, and cuts long texts. Templates escape the result as any other text.
 func text(v any, most int) string {
 	var s string
 	switch v := v.(type) {
@@ -43,14 +43,14 @@ func sentence(text string) string {
 	return string(unicode.ToUpper(first)) + strings.TrimSuffix(text[size:], ".") + "."
 }
 
-// fingerprint tells contents apart.
+// fingerprint distinguishes contents.
 func fingerprint(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:6])
 }
 
-// indented is a value of JSON with a line for each of its members, otherwise as it is: somebody may
-// decide on it. Other text stays as it is.
+// indented returns JSON with a line for each member, otherwise unchanged, since a person may decide
+// on it. Other text stays as it is.
 func indented(value mcp.Raw) string {
 	var out bytes.Buffer
 	if json.Indent(&out, value, "", "  ") != nil {

@@ -15,7 +15,7 @@ import (
 // mostForm bounds the body of a form, in bytes: a configuration is the largest one.
 const mostForm = 4 << 20
 
-// visit is a request of somebody who may look, and its answer.
+// visit is a request of a visitor, and its answer.
 type visit struct {
 	c   *Console
 	w   http.ResponseWriter
@@ -23,7 +23,7 @@ type visit struct {
 	who Visitor
 }
 
-// enter finds out who looks. If nobody may, it has answered.
+// enter identifies the visitor. It answers a request without one.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	w.Header().Set("Cache-Control", "no-store")
 	who, err := c.deps.Guard.Who(r)
@@ -55,7 +55,7 @@ func (c *Console) show(p page, w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 	case !v.Can(p.role) && p.path == "/{$}":
-		http.Redirect(w, r, Root+"/approvals", http.StatusSeeOther) // of those who only approve
+		http.Redirect(w, r, Root+"/approvals", http.StatusSeeOther) // for people who only approve
 	case !v.Can(p.role):
 		v.forbidden(p.role)
 	case wantsEvents(r):
@@ -70,7 +70,7 @@ func (c *Console) show(p page, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// act does what a form asks for, if a page of this console has sent it.
+// act runs the action of a form, if a page of this console has sent it.
 func (c *Console) act(a action, w http.ResponseWriter, r *http.Request) {
 	v, ok := c.enter(w, r)
 	if !ok {
@@ -107,7 +107,7 @@ func ask[Q, A any](v *visit, o admin.Operation[Q, A], q Q) (A, error) {
 	return o.Ask(v.c.deps.API, v.r, v.who.Operator, q)
 }
 
-// refused returns why the visitor was refused, if that is so. With statuses, it is one of these.
+// refused returns why the visitor was refused, if err is a refusal. With statuses, it is one of these.
 func refused(err error, statuses ...int) (why string, ok bool) {
 	r, ok := errors.AsType[*admin.Refusal](err)
 	if !ok || len(statuses) > 0 && !slices.Contains(statuses, r.Status) {
@@ -119,8 +119,7 @@ func refused(err error, statuses ...int) (why string, ok bool) {
 // form returns a field of the form that was sent, or a parameter of the URL, without space around it.
 func (v *visit) form(name string) string { return strings.TrimSpace(v.r.FormValue(name)) }
 
-// redirect ends an action: the page there shows what has become of it. done names a text of
-// notices.
+// redirect ends an action: the page there shows the result. done names a text of notices.
 func (v *visit) redirect(to, done string) error {
 	if done != "" {
 		to += map[bool]string{true: "&", false: "?"}[strings.Contains(to, "?")] + "done=" + done
@@ -144,10 +143,10 @@ func (v *visit) forbidden(role string) {
 		"admin.rules in the gateway's configuration say who has it.")
 }
 
-// problemLook is the template of a page that says why there is no other one.
+// problemLook is the template of the page about a problem.
 const problemLook = "problem"
 
-// problem answers with a page that says what is wrong and what to do.
+// problem answers with a page about a problem and what to do.
 func (v *visit) problem(status int, what, next string) {
 	v.render(status, page{title: what, look: problemLook}, struct{ What, Next string }{what, next})
 }
@@ -167,7 +166,7 @@ func (v *visit) render(status int, p page, data any) {
 	_, _ = v.w.Write(text.Bytes()) // a browser that has left
 }
 
-// frame is what the layout gets.
+// frame is the data of the layout.
 type frame struct {
 	Title  string
 	Menu   []entry
@@ -202,7 +201,7 @@ func (v *visit) frame(p page, data any) frame {
 	return f
 }
 
-// notices are what pages say after an action.
+// notices are the texts of pages after an action.
 var notices = map[string]string{
 	"ended":    "The session has ended.",
 	"approved": "You approved of the call. It goes on.",
