@@ -65,8 +65,8 @@ func (d *Demo) write(name string, content []byte) (file string, err error) {
 	return file, os.WriteFile(file, content, 0o600)
 }
 
-// quote makes a YAML double-quoted scalar, which a JSON string is. It escapes "${" in a
-// path, which the loader would expand.
+// quote makes a double-quoted scalar of YAML, as a JSON string is one. It escapes "${" in a path,
+// which the loader would expand.
 func quote(s string) string {
 	return string(mcp.String(strings.ReplaceAll(s, "${", "$${")))
 }

@@ -47,7 +47,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Demo is the running servers. Start makes one.
+// Demo holds the running servers. Start makes one.
 type Demo struct {
 	opts      Options
 	listeners []net.Listener
@@ -189,7 +189,7 @@ func (d *Demo) Close() {
 		for _, s := range d.http {
 			s.Close()
 		}
-		for _, l := range d.listeners { // those that nobody serves yet, if the start failed
+		for _, l := range d.listeners { // those without a server yet, if the start failed
 			l.Close()
 		}
 		if d.dir != "" {

@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// notes is the notebook of the stateless server. All clients share it, since a stateless
-// server does not tell them apart.
+// notes is the notebook of the stateless server. All clients share it, since a stateless server
+// cannot distinguish them.
 type notes struct {
 	server *sdk.Server
 
@@ -183,7 +183,7 @@ func (n *notes) complete(_ context.Context, req *sdk.CompleteRequest) (*sdk.Comp
 	return completion(values, req.Params.Argument.Value), nil
 }
 
-// maxNotes bounds how many notes visitors can leave in the demo's memory.
+// maxNotes bounds the notes that visitors can leave in the demo's memory.
 const maxNotes = 1000
 
 // put stores a note under the next number; ok is false if the notebook is full.

@@ -7,7 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// offer is what a server says that it has.
+// offer lists what a server has.
 type offer struct {
 	Name, How string
 

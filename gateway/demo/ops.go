@@ -15,7 +15,7 @@ import (
 
 //lint:file-ignore SA1019 log messages are deprecated in the newest revision, and this server speaks an older one
 
-// ops is the deployment desk of the stateful server.
+// ops is the deployment service of the stateful server.
 type ops struct {
 	server *sdk.Server
 
@@ -162,7 +162,7 @@ func confirm(ctx context.Context, req *sdk.CallToolRequest, in deployInput) erro
 	return nil
 }
 
-// report tells the client how far a deployment is, as progress (if the client gave a token)
+// report tells the client the progress of a deployment, as progress (if the client gave a token)
 // and as a log message.
 func report(ctx context.Context, req *sdk.CallToolRequest, done, total int, step string) error {
 	if token := req.Params.GetProgressToken(); token != nil {

@@ -44,14 +44,14 @@ type provider struct {
 	pages    *webpage.Pages
 }
 
-// code is what an authorization code has sealed in it, bound to the challenge of PKCE.
+// code is the sealed content of an authorization code, bound to the challenge of PKCE.
 type code struct {
 	User  string    `json:"user"`
 	Nonce string    `json:"nonce"`
 	Until time.Time `json:"until"`
 }
 
-// newProvider makes a provider with keys that end with it.
+// newProvider makes a provider with new keys.
 func newProvider(at, redirect string, users []user) (*provider, error) {
 	p := &provider{URL: at, ClientID: "gateway", secret: rand.Text(), redirect: redirect, users: users}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -159,11 +159,11 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	}
 	answer(w, http.StatusOK, map[string]any{
 		"id_token": token, "token_type": "Bearer", "expires_in": int(idTokenLifetime.Seconds()),
-		"access_token": rand.Text(), // required, and good for nothing
+		"access_token": rand.Text(), // required, and without any use
 	})
 }
 
-// idToken says who has signed in (OpenID Connect Core §2).
+// idToken returns an ID token for the user who has signed in (OpenID Connect Core §2).
 func (p *provider) idToken(c code) (string, error) {
 	u := p.users[slices.IndexFunc(p.users, func(u user) bool { return u.Subject == c.User })]
 	now := time.Now()

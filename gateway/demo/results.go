@@ -6,17 +6,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// version is what the demo servers say about themselves.
+// version is the version of the demo servers.
 const version = "1.0.0"
 
-// text is the result of reading a Markdown resource.
+// text returns the result of reading a Markdown resource.
 func text(uri, body string) *sdk.ReadResourceResult {
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
 		{URI: uri, MIMEType: "text/markdown", Text: body},
 	}}
 }
 
-// completion offers the values that begin with what was typed.
+// completion offers the values that begin with the typed text.
 func completion(values []string, typed string) *sdk.CompleteResult {
 	fitting := []string{}
 	for _, value := range values {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
 )
 
-// keyLifetime is longer than a demo runs, and than gatehouse check warns of keys that end soon.
+// keyLifetime is longer than any demo runs, and than the time in which gatehouse check warns of keys.
 const keyLifetime = 90 * 24 * time.Hour
 
 // user is a person or a script that calls the gateway.
@@ -85,8 +85,8 @@ func (d *Demo) startSignIn() error {
 	return nil
 }
 
-// listenNextTo listens so many ports after the gateway's: who forwards ports, or keeps a link to the
-// console, finds it there when the demo starts again. If that port is taken, it uses any other.
+// listenNextTo listens so many ports after the gateway's: forwarded ports and links to the console
+// stay valid when the demo starts again. If that port is taken, it uses any other.
 func listenNextTo(gateway netip.AddrPort, after uint16) (net.Listener, error) {
 	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+after)
 	if listener, err := net.Listen("tcp", next.String()); err == nil {
@@ -104,7 +104,7 @@ func ListenBeside(gateway net.Addr) (net.Listener, error) {
 	return listenNextTo(at, 2)
 }
 
-// protect passes only requests of the gateway to ops. Clients' tokens and keys are no good there.
+// protect passes only requests of the gateway to ops. Clients' tokens and keys are not valid there.
 func (s *signIn) protect(next http.Handler) http.Handler {
 	want := []byte("Bearer " + s.opsToken)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

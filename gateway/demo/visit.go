@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// visitEvery is the time between two calls of a visitor, more or less.
+	// visitEvery is the approximate time between two calls of a visitor.
 	visitEvery = 4 * time.Second
 	visitLimit = 30 * time.Second // of a call
-	// callsOfSession is how many calls a session has.
+	// callsOfSession is the number of calls in a session.
 	callsOfSession = 20
 )
 
-// visitor is a client that calls something now and then, so that the console has something to show. Its
-// user is nobody whom the welcome text names, and it changes nothing of what that shows.
+// visitor is a client that calls something now and then, so that the console has something to show. The
+// welcome text does not name its user, and the calls change nothing of what it shows.
 type visitor struct {
 	user   user
 	client sdk.Implementation
 	calls  []sdk.CallToolParams // in turn
 }
 
-// visitors call what works, what fails, what policy refuses, and what nobody offers.
+// visitors make calls that work, that fail, that policy refuses, and of tools that do not exist.
 var visitors = []visitor{
 	{
 		user:   user{Subject: "dora", Groups: []string{"engineering"}},
@@ -59,7 +59,7 @@ var visitors = []visitor{
 	},
 }
 
-// Visit has clients of the demo call the gateway until ctx ends, if the demo has users. The function that it
+// Visit starts visitors that call the gateway until ctx ends, if the demo has users. The function that it
 // returns waits for them.
 func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
 	ctx, stop := context.WithCancel(ctx)
@@ -77,7 +77,7 @@ func (d *Demo) Visit(ctx context.Context, endpoint string) (wait func()) {
 	}
 }
 
-// visit calls one thing after the other, in a new session now and then.
+// visit makes one call after the other, in a new session now and then.
 func (v visitor) visit(ctx context.Context, endpoint, key string, every time.Duration) {
 	next := time.NewTicker(every)
 	defer next.Stop()
@@ -107,15 +107,15 @@ func tick(ctx context.Context, next *time.Ticker) bool {
 	}
 }
 
-// call makes a call. What comes of it is for the console to show.
+// call makes a call. The console shows its result.
 func (v visitor) call(ctx context.Context, session *sdk.ClientSession, params sdk.CallToolParams) {
 	ctx, cancel := context.WithTimeout(ctx, visitLimit)
 	defer cancel()
 	_, _ = session.CallTool(ctx, &params)
 }
 
-// WithoutVisitors leaves out the log lines of visitors' calls, which would push the welcome text away. The
-// console has them.
+// WithoutVisitors leaves out the log lines of visitors' calls, which would scroll the welcome text away.
+// The console has them.
 func WithoutVisitors(to slog.Handler) slog.Handler { return withoutVisitors{to} }
 
 type withoutVisitors struct{ slog.Handler }

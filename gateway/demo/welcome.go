@@ -13,8 +13,8 @@ import (
 //go:embed text/*.txt
 var textFiles embed.FS
 
-// Welcome writes what the demo offers at the gateway's endpoint and how to try it. Lines to
-// read are indented; lines to paste are not.
+// Welcome writes what the demo offers at the gateway's endpoint, and how to try that. Lines to read
+// are indented; lines to paste are not.
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold

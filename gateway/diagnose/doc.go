@@ -1,5 +1,5 @@
-// Package diagnose says how a gateway is. It says whether it is ready, what is not well, and what
-// to do about it.
+// Package diagnose judges the health of a gateway. It tells whether it is ready, what the problems
+// are, and what to do about them.
 //
 // It owns the answer to /readyz, the rules by which facts become findings, their words and their order,
 // and the search for spoofs: texts of tools that people cannot see, and names that look like others. It

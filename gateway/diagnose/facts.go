@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 )
 
-// BrokenOf returns what of servers no client can be shown.
+// BrokenOf returns the items of servers that no client can be shown.
 func BrokenOf(now operate.Now) (all []Broken) {
 	for i, view := range now.Catalog.Status() {
 		for n, w := range operate.Withheld(view, now.Members[i].Server.Status()) {

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// findingsHold is for how long findings are good: many may look at them at a time, and Redis is
-	// asked for them.
+	// findingsHold is the time for which findings are valid: many may ask for them at a time, and
+	// each search asks Redis.
 	findingsHold = time.Second
-	// findingsTime bounds how long facts are collected. What does not answer by then is away.
+	// findingsTime bounds the collection of facts. What does not answer by then counts as unreachable.
 	findingsTime = 5 * time.Second
 )
 
-// Finder tells operators what is not well. It keeps the newest findings.
+// Finder finds problems for operators. It keeps the newest findings.
 type Finder struct {
 	facts func(context.Context) Facts
 	turn  chan struct{} // holds one while facts are collected; guards the fields below
@@ -23,13 +23,13 @@ type Finder struct {
 	last  []admin.Finding
 }
 
-// NewFinder makes a Finder. facts collects what findings are about.
+// NewFinder makes a Finder. facts collects the facts for findings.
 func NewFinder(facts func(context.Context) Facts) *Finder {
 	return &Finder{facts: facts, turn: make(chan struct{}, 1)}
 }
 
-// Findings returns what is not well. One caller collects the facts for all that wait. If its ctx ends, the
-// next one collects them. The error is that of ctx.
+// Findings returns the present findings. One caller collects the facts for all that wait. If its ctx ends,
+// the next one collects them. The error is that of ctx.
 func (f *Finder) Findings(ctx context.Context) ([]admin.Finding, error) {
 	select {
 	case f.turn <- struct{}{}:
@@ -43,7 +43,7 @@ func (f *Finder) Findings(ctx context.Context) ([]admin.Finding, error) {
 	collecting, cancel := context.WithTimeout(ctx, findingsTime)
 	defer cancel()
 	all := Of(f.facts(collecting))
-	if ctx.Err() != nil { // to a caller that has left, everything seems to be away
+	if ctx.Err() != nil { // to a caller that has left, everything seems unreachable
 		return nil, ctx.Err()
 	}
 	f.last, f.at = all, time.Now()

@@ -19,24 +19,24 @@ import (
 // Most bounds the findings of an answer; the least bad ones are left out.
 const Most = 500
 
-// Facts are what findings are about.
+// Facts are the input of findings.
 type Facts struct {
 	Now time.Time
 	// Stopping says that the gateway is about to stop.
 	Stopping bool
 	// Replicas are this one and the others.
 	Replicas []admin.Replica
-	// Missing are replicas that have gone without leaving, and that no others have replaced.
+	// Missing are replicas that ended without leaving, and that no others have replaced.
 	Missing []Missing
-	// Store is why the session store cannot be used, "" if it can or there is none.
+	// Store is the reason why the session store cannot be used, "" if it can or there is none.
 	Store string
-	// State is the configuration that holds. Line is the text of the first problem's line, "" if
-	// it is not known.
+	// State is the configuration in force. Line is the text of the first problem's line, "" if it
+	// is not known.
 	State admin.State
 	Line  string
 
 	Upstreams []admin.Upstream
-	// Broken are what clients cannot be shown of servers.
+	// Broken are the items of servers that clients cannot be shown.
 	Broken []Broken
 	Pins   []admin.Pin
 	// Spoofs are texts and names that may deceive people or models.
@@ -53,13 +53,13 @@ type Facts struct {
 	Records func(record.Filter) []*record.Record
 }
 
-// Missing is a replica that has gone, and where it was.
+// Missing is a replica that has ended, with its address.
 type Missing struct {
 	Name, Address string
 	Gone          time.Time
 }
 
-// Broken is something that a server offers and no client is shown.
+// Broken is an item of a server that no client is shown.
 type Broken struct {
 	Upstream, What, Name, Reason string
 	Behind                       int // see catalog.Withheld
@@ -71,13 +71,13 @@ type Certificate struct {
 	clienttls.End
 }
 
-// checks are the rules. Their order is that of findings that are equally bad.
+// checks are the rules. Their order is that of equally bad findings.
 var checks = [...]func(Facts) []admin.Finding{
 	stopping, store, upstreams, issuers, sinks, refusedReload, pendingRestart, doubts, hookOutages, certificates, keys,
 	missing, replicas, failing, refusals, turnedAway, signIns, pins, deceiving, broken,
 }
 
-// Of returns what is not well, worst first.
+// Of returns the findings about facts, worst first.
 func Of(f Facts) (all []admin.Finding) {
 	for _, check := range checks {
 		all = append(all, check(f)...)

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// soon is how long before its end a certificate is a finding.
+	// soon is the time before its end in which a certificate is a finding.
 	soon = 21 * 24 * time.Hour
-	// lossKnown is how long lost records are a finding.
+	// lossKnown is the time for which lost records are a finding.
 	lossKnown = time.Hour
 )
 
-// stopping finds that the gateway is about to stop.
+// stopping returns a finding if the gateway is about to stop.
 func stopping(f Facts) []admin.Finding {
 	if !f.Stopping {
 		return nil
@@ -33,7 +33,7 @@ func stopping(f Facts) []admin.Finding {
 	}}
 }
 
-// store finds that Redis cannot be used.
+// store returns a finding if Redis cannot be used.
 func store(f Facts) []admin.Finding {
 	if f.Store == "" {
 		return nil
@@ -45,7 +45,7 @@ func store(f Facts) []admin.Finding {
 	}}
 }
 
-// issuers finds those whose keys cannot be fetched.
+// issuers finds issuers with keys that cannot be fetched.
 func issuers(f Facts) (all []admin.Finding) {
 	for _, i := range f.Issuers {
 		found := admin.Finding{
@@ -67,7 +67,7 @@ func issuers(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// sinks finds those of the audit that fail or have lost records.
+// sinks finds sinks of the audit that fail or have lost records.
 func sinks(f Facts) (all []admin.Finding) {
 	for _, s := range f.Sinks {
 		found := admin.Finding{Kind: "audit", Subject: s.Name, Look: "/metrics"}
@@ -106,7 +106,7 @@ func orOutput(where string) string {
 	return where
 }
 
-// refusedReload finds that the file of the configuration is not in use as it is.
+// refusedReload returns a finding if the present configuration file is not in use.
 func refusedReload(f Facts) []admin.Finding {
 	problems := f.State.Problems
 	if len(problems) == 0 {
@@ -130,7 +130,7 @@ func refusedReload(f Facts) []admin.Finding {
 	return []admin.Finding{found}
 }
 
-// pendingRestart finds keys of the configuration that hold only after a restart.
+// pendingRestart finds keys of the configuration that need a restart.
 func pendingRestart(f Facts) []admin.Finding {
 	if len(f.State.Pending) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func pendingRestart(f Facts) []admin.Finding {
 	}}
 }
 
-// doubts finds what the configuration says and probably does not mean.
+// doubts finds probable mistakes in the configuration.
 func doubts(f Facts) (all []admin.Finding) {
 	for _, p := range f.State.Warnings {
 		found := admin.Finding{
@@ -166,7 +166,7 @@ func doubts(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// hookOutages finds hooks whose services give no answers that count.
+// hookOutages finds hooks with services that give no valid answers.
 func hookOutages(f Facts) (all []admin.Finding) {
 	for _, o := range f.Hooks {
 		found := admin.Finding{
@@ -185,7 +185,7 @@ func hookOutages(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// certificates finds those that have ended, or end soon.
+// certificates finds certificates that have ended, or end soon.
 func certificates(f Facts) (all []admin.Finding) {
 	for _, c := range f.Certificates {
 		found := admin.Finding{
@@ -221,7 +221,7 @@ func certificates(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// replicas finds those that cannot be reached, and those with another configuration.
+// replicas finds replicas that cannot be reached, or have another configuration.
 func replicas(f Facts) (all []admin.Finding) {
 	var self admin.Replica
 	for _, r := range f.Replicas {
@@ -250,7 +250,7 @@ func replicas(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// missing finds the replicas that have gone.
+// missing finds the replicas that have ended.
 func missing(f Facts) (all []admin.Finding) {
 	for _, m := range f.Missing {
 		all = append(all, admin.Finding{

@@ -14,18 +14,18 @@ type Upstream struct {
 	Name string `json:"name"`
 	// State is connecting, ready, degraded, needs-login, down, disabled or per user.
 	State upstream.State `json:"state"`
-	// Since is when the state began.
+	// Since is the begin of the state.
 	Since time.Time `json:"since"`
 	// LastFailure is the last failure; nil for none.
 	LastFailure *admin.Failure `json:"last_failure,omitempty"`
-	// RefusedUntil is until when calls are refused without asking the server; zero if they are
-	// not.
+	// RefusedUntil is the end of refusing calls without asking the server; zero if they are not
+	// refused.
 	RefusedUntil time.Time `json:"calls_refused_until,omitzero"`
-	// UsersNeedLogin is how many users have a credential that the server has refused.
+	// UsersNeedLogin counts the users with a credential that the server has refused.
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
 
-// UpstreamOf combines what calls have shown with what lists have shown.
+// UpstreamOf combines the states that calls and lists have shown.
 func UpstreamOf(view catalog.UpstreamView, status upstream.Status) Upstream {
 	state, since, last := operate.StateOf(view, status)
 	return Upstream{
@@ -42,7 +42,7 @@ type Replica struct {
 	Revision string `json:"revision,omitempty"`
 	// Leaving says that the replica is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// Error is why the replica cannot be reached, "" if it can.
+	// Error is the reason why the replica cannot be reached, "" if it can.
 	Error string `json:"error,omitempty"`
 }
 
@@ -51,10 +51,10 @@ type Issuer struct {
 	URL string `json:"url"`
 	// State is ready, degraded or down.
 	State string `json:"state"`
-	// Reason is why it is not ready.
+	// Reason is the cause why it is not ready.
 	Reason string `json:"reason,omitempty"`
 	Keys   int    `json:"keys"`
-	// Fetched is when its keys were last fetched; zero for never.
+	// Fetched is the time when its keys were last fetched; zero for never.
 	Fetched time.Time `json:"fetched,omitzero"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// keySoon is how long before its end an API key is a finding, keyKnown how long after it.
+	// keySoon is the time before its end in which an API key is a finding, keyKnown the time after it.
 	keySoon  = 14 * 24 * time.Hour
 	keyKnown = 14 * 24 * time.Hour
 )

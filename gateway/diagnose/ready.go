@@ -18,10 +18,10 @@ import (
 )
 
 // ExcludeStore is the check that a balancer can exclude, as in /readyz?exclude=store: without the store all replicas are alike,
-// and still serve what needs no session.
+// and still serve calls without a session.
 const ExcludeStore = "store"
 
-// Serving is what readiness depends on, at a moment.
+// Serving holds the facts that readiness depends on, at a moment.
 type Serving struct {
 	Stopping      bool // the gateway takes no new sessions any more
 	Heard         bool // each upstream has answered or failed once
@@ -35,7 +35,7 @@ type Serving struct {
 type Readiness struct {
 	redis   *redisdb.DB // the session store; nil for memory
 	now     func() Serving
-	warm    atomic.Bool // lists were there once
+	warm    atomic.Bool // lists were complete once
 	reached atomic.Bool // an issuer has answered once
 }
 
@@ -44,8 +44,8 @@ func NewReadiness(redis *redisdb.DB, now func() Serving) *Readiness {
 	return &Readiness{redis: redis, now: now}
 }
 
-// ServeHTTP tells whether this replica takes new sessions: 200, or 503 with the reasons. Only those
-// who ask on this machine learn more.
+// ServeHTTP tells whether this replica takes new sessions: 200, or 503 with the reasons. Only
+// clients on this machine learn more.
 func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	now := r.now()
 	reasons := append(r.notReady(now), r.noIssuer(now.Issuers)...)
@@ -75,7 +75,7 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // whoever asked has left
+	_ = json.NewEncoder(w).Encode(answer) // the client has left
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.
@@ -90,7 +90,7 @@ func (r *Readiness) notReady(now Serving) (reasons []string) {
 	return reasons
 }
 
-// noIssuer returns why nobody can sign in: no issuer has been reached since the start. An issuer that
+// noIssuer returns why no caller can sign in: no issuer has been reached since the start. One that
 // was reached once is enough, since its keys are kept.
 func (r *Readiness) noIssuer(all []auth.Status) []string {
 	if r.reached.Load() {

@@ -15,21 +15,21 @@ const (
 	// lately is the time that is compared with the hour before.
 	lately = 2 * time.Minute
 	before = time.Hour
-	// fewErrors and fewRefused are how many there have to be for a finding.
+	// fewErrors and fewRefused are the least numbers for a finding.
 	fewErrors  = 5
 	fewRefused = 10
-	// rise is how many times as many as before there have to be.
+	// rise is the least factor over the hour before for a finding.
 	rise = 3
-	// mostCalls is the part of calls that fail, in hundredths, above which it does not matter how
-	// many failed before.
+	// mostCalls is the share of failed calls, in hundredths, above which the number before does not
+	// matter.
 	mostCalls = 50
 )
 
-// change is what happened lately, and in the hour before.
+// change has the numbers lately, and in the hour before.
 type change struct {
 	now, then recent.Point
 	ago       time.Time     // when lately began
-	over      time.Duration // how much of the hour before was counted
+	over      time.Duration // the counted part of the hour before
 }
 
 func (f Facts) change(upstream string) change {
@@ -49,7 +49,7 @@ func (c change) rose(now, then int64) bool {
 	return float64(now)*c.over.Minutes() > rise*float64(then)*lately.Minutes() || then == 0
 }
 
-// compared says how often something happened.
+// compared describes how often something happened, compared with before.
 func (c change) compared(now, then int64, one, many string) string {
 	text := count(now, one, many) + " in the last two minutes"
 	if c.over < lately {
@@ -65,7 +65,7 @@ func minutes(d time.Duration) string {
 	return "hour"
 }
 
-// failing finds servers, or the gateway, whose calls fail more often than before.
+// failing finds servers, or the gateway, with more failed calls than before.
 func failing(f Facts) (all []admin.Finding) {
 	fails := func(upstream string) (c change, yes bool) {
 		c = f.change(upstream)
@@ -104,7 +104,7 @@ func failing(f Facts) (all []admin.Finding) {
 
 var failed = []string{"upstream", "unavailable", "error", "internal"}
 
-// refusals finds that more calls are refused than before.
+// refusals returns a finding if more calls are refused than before.
 func refusals(f Facts) []admin.Finding {
 	c := f.change("")
 	if c.now.Refused < fewRefused || !c.rose(c.now.Refused, c.then.Refused) {
@@ -121,7 +121,7 @@ func refusals(f Facts) []admin.Finding {
 	}}
 }
 
-// turnedAway finds that more requests are turned away than before, such as those with bad tokens.
+// turnedAway returns a finding if more requests are turned away than before, such as those with bad tokens.
 func turnedAway(f Facts) []admin.Finding {
 	c := f.change("")
 	if c.now.TurnedAway < fewRefused || !c.rose(c.now.TurnedAway, c.then.TurnedAway) {
@@ -138,7 +138,7 @@ func turnedAway(f Facts) []admin.Finding {
 	}}
 }
 
-// entry is a record, as it is counted.
+// entry is a record for counting.
 type entry record.Record
 
 func (e *entry) name() string {
@@ -167,7 +167,7 @@ func (e *entry) rule() string {
 	return e.Rule
 }
 
-// mostly says what most of the recent records that fit have in common, "" if that is nothing.
+// mostly tells what most of the matching recent records have in common, "" for nothing.
 func (f Facts) mostly(filter record.Filter, label string, of func(*entry) string) string {
 	counts, all := make(map[string]int), 0
 	for _, e := range f.Records(filter) {

@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// slowStart is how long a server may take to connect before that is a finding.
+// slowStart is the time after which a server that still connects is a finding.
 const slowStart = 30 * time.Second
 
-// upstreams finds those that are down, degraded or refuse the gateway.
+// upstreams finds servers that are down, degraded or refuse the gateway.
 func upstreams(f Facts) (all []admin.Finding) {
 	for _, u := range f.Upstreams {
 		found := admin.Finding{Kind: "server", Subject: u.Name, Since: since(u.Since), Look: "/api/v1/upstreams"}
@@ -55,13 +55,13 @@ func upstreams(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// causeOf says in a sentence at which stage a server failed, and how.
+// causeOf describes in a sentence the stage at which a server failed, and the failure.
 func causeOf(last *admin.Failure) string {
-	text := cmp.Or(last.Cause, last.Error) // what callers read, without the cause, says little more than the stage
+	text := cmp.Or(last.Cause, last.Error) // the callers' text, without the cause, tells little more than the stage
 	return fmt.Sprintf("%s: %s.", cmp.Or(stages[last.Stage], "It failed"), strings.TrimSuffix(text, "."))
 }
 
-// stages are the words for what failed.
+// stages are the words for the stages of a failure.
 var stages = map[string]string{
 	upstream.StageResolve:   "Its name could not be resolved",
 	upstream.StageConnect:   "It could not be reached",
@@ -73,7 +73,7 @@ var stages = map[string]string{
 	operate.StageBound:      "It lists more than it may",
 }
 
-// nextFor is the next step after a failure at a stage.
+// nextFor returns the next step after a failure at a stage.
 func nextFor(u admin.Upstream, stage string) string {
 	local := u.Transport == "stdio"
 	switch {
@@ -97,8 +97,8 @@ func nextFor(u admin.Upstream, stage string) string {
 	return "Look at the server's own log at the time of the failure."
 }
 
-// serverPath is where the API says everything about a server. It has what is found there, for as long as that
-// is so; records fall out.
+// serverPath returns the path of a server in the API. That has the problem as long as it lasts; records are
+// dropped earlier.
 func serverPath(name string) string { return "/api/v1/upstreams/" + url.PathEscape(name) }
 
 // signIns finds servers that refuse the credentials of some users.
@@ -118,7 +118,7 @@ func signIns(f Facts) (all []admin.Finding) {
 	return all
 }
 
-// pins finds what pinned servers offer that nobody has approved.
+// pins finds definitions of pinned servers that are not approved.
 func pins(f Facts) []admin.Finding {
 	return byServer(f.Pins, func(p admin.Pin) string { return p.Upstream },
 		func(server string, found []admin.Pin) admin.Finding {
@@ -150,7 +150,7 @@ func pins(f Facts) []admin.Finding {
 		})
 }
 
-// deceiving finds what may deceive people or models.
+// deceiving finds texts and names that may deceive people or models.
 func deceiving(f Facts) []admin.Finding {
 	return byServer(f.Spoofs, func(d Spoof) string { return d.Upstream },
 		func(server string, found []Spoof) admin.Finding {
@@ -167,7 +167,7 @@ func deceiving(f Facts) []admin.Finding {
 		})
 }
 
-// broken finds what no client can be shown.
+// broken finds items that no client can be shown.
 func broken(f Facts) []admin.Finding {
 	return byServer(f.Broken, func(b Broken) string { return b.Upstream },
 		func(server string, found []Broken) admin.Finding {
@@ -186,7 +186,7 @@ func broken(f Facts) []admin.Finding {
 		})
 }
 
-// byServer makes a finding for each server of what was found, in the order of their names.
+// byServer makes a finding for each server with problems, in the order of their names.
 func byServer[T any](all []T, of func(T) string,
 	finding func(server string, found []T) admin.Finding) (findings []admin.Finding) {
 	groups := make(map[string][]T)

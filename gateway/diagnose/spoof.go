@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// spoofPause is from a change of lists to the search: more changes may come.
+	// spoofPause is the time from a change of lists to the search: more changes may come.
 	spoofPause = time.Second
-	// mostSpoofs bounds how many are remembered as recorded. Those beyond it have no record.
+	// mostSpoofs bounds the spoofs that are remembered as recorded. Those beyond it have no record.
 	mostSpoofs = 10_000
 )
 
@@ -41,14 +41,14 @@ type Spoof struct {
 // Error is the spoof as gatehouse check reports it.
 func (d Spoof) Error() string { return d.At + ": " + d.Text }
 
-// Surface is what clients of a configuration see.
+// Surface shows what clients of a configuration see.
 type Surface struct {
 	Config config.Config
 	Tools  func(upstream string) []mcp.Item
 	Shown  func(view string) []catalog.Shown
 }
 
-// Spoofs returns what may deceive people or models.
+// Spoofs returns texts and names that may deceive people or models.
 func (s Surface) Spoofs() (all []Spoof) {
 	var names []pin.Named
 	places := make(map[string]string) // of upstreams
@@ -79,7 +79,7 @@ func (s Surface) Spoofs() (all []Spoof) {
 		if v.DropPrefixes {
 			for _, pair := range pin.LookAlikes(s.ownNames(v.Name)) {
 				if pair.A.Name == pair.B.Name {
-					continue // such names keep their prefixes, of which check warns
+					continue // such names keep their prefixes: check warns of them
 				}
 				text := fmt.Sprintf("drop_prefixes: tool %+q of %s and tool %+q of %s look alike",
 					pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream)
@@ -118,7 +118,7 @@ func NewSpoofLog(journal *audit.Journal) *SpoofLog {
 	return &SpoofLog{journal: journal, shown: make(chan struct{}, 1), known: make(map[Spoof]bool)}
 }
 
-// Changed says that lists have changed. It does not block.
+// Changed requests a search after a change of lists. It does not block.
 func (l *SpoofLog) Changed() {
 	select {
 	case l.shown <- struct{}{}:
@@ -146,14 +146,14 @@ func (l *SpoofLog) Run(ctx context.Context, s Surface) {
 	}
 }
 
-// Found returns what the last search has found.
+// Found returns the spoofs of the last search.
 func (l *SpoofLog) Found() []Spoof {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
-// Record records what is not known yet.
+// Record records the spoofs that are not recorded yet.
 func (l *SpoofLog) Record(all []Spoof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

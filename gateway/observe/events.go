@@ -23,20 +23,20 @@ import (
 // namesRecorded bounds each list of names in a record of changed lists.
 const namesRecorded = 200
 
-// Events records what happens beside calls: sign-ins, sessions, credentials, accounts, reloads,
-// changed lists, what is not approved, and requests that became no call. Its zero value records
-// nothing. It may be used concurrently.
+// Events records events beside calls: sign-ins, sessions, credentials, accounts, reloads, changed
+// lists, definitions that are not approved, and requests that became no call. Its zero value
+// records nothing. It may be used concurrently.
 type Events struct {
 	journal *audit.Journal
 
-	// Of records of those that are refused, each its own: one must not silence another.
+	// Each kind of refusal has a ration of its own: one must not silence another.
 	signIns, tokenless, accountSignIns, consoleSignIns, grants, requests ration
 }
 
 // NewEvents returns Events into a journal, which may be nil.
 func NewEvents(journal *audit.Journal) *Events { return &Events{journal: journal} }
 
-// by begins the record of something that a caller did.
+// by begins the record of a caller's action.
 func by(c mcp.Caller, kind string) *record.Record {
 	return &record.Record{
 		Kind:          kind,
@@ -58,7 +58,7 @@ func (e *Events) Judged(j auth.Judgement) {
 	r := by(j.Caller, record.KindSignIn)
 	r.Event, r.Reason, r.View, r.Agent = "ok", j.Reason, j.View, j.Agent
 	switch {
-	case j.Name == failure.TokenMissing: // as clients begin that do not know yet where to sign in
+	case j.Name == failure.TokenMissing: // clients begin like this before they know where to sign in
 		r.Event, r.Code, r.Error = "no token", j.Status, j.Name.String()
 		e.ration(&e.tokenless, r)
 		return
@@ -70,7 +70,7 @@ func (e *Events) Judged(j auth.Judgement) {
 	e.journal.Put(r)
 }
 
-// ConsoleSignIn records that somebody signed in to the console, or why not.
+// ConsoleSignIn records that a person signed in to the console, or why not.
 func (e *Events) ConsoleSignIn(who mcp.Caller, err error) {
 	r := by(who, record.KindAdmin)
 	r.Event, r.View = "signed in", ""
@@ -82,7 +82,7 @@ func (e *Events) ConsoleSignIn(who mcp.Caller, err error) {
 	e.journal.Put(r)
 }
 
-// Granted records what happened at the gateway's own authorization server.
+// Granted records an event of the gateway's own authorization server.
 func (e *Events) Granted(ctx context.Context, g grants.Event) {
 	if !e.journal.Enabled() {
 		return
@@ -91,15 +91,15 @@ func (e *Events) Granted(ctx context.Context, g grants.Event) {
 	who.View, who.ClientID, who.From = g.View, clientele.ShortID(g.Client), mcp.OriginFrom(ctx)
 	r := by(who, record.KindSignIn)
 	r.Event, r.Reason, r.Agent = g.Name, g.Reason, g.Agent
-	if g.Reason != "" && g.Name != "token given" { // no record of a token that somebody has may be missing
+	if g.Reason != "" && g.Name != "token given" { // no record of an issued token may be missing
 		e.ration(&e.grants, r)
 		return
 	}
 	e.journal.Put(r)
 }
 
-// TurnedAway records a request that became no call. The caller is empty if it was refused before
-// anybody asked who it was.
+// TurnedAway records a request that became no call. The caller is empty if the request was refused
+// before its caller was known.
 func (e *Events) TurnedAway(c mcp.Caller, method string, status int, why failure.Name) {
 	if e.journal.Enabled() {
 		r := by(c, record.KindRefused)
@@ -108,7 +108,7 @@ func (e *Events) TurnedAway(c mcp.Caller, method string, status int, why failure
 	}
 }
 
-// Reloaded records what became of the configuration file.
+// Reloaded records the result of reading the configuration file.
 func (e *Events) Reloaded(r record.Record) {
 	r.Kind = record.KindReload
 	e.journal.Put(&r)
@@ -137,7 +137,7 @@ func (e *Events) Fetched(f outbound.Fetch) {
 	e.credential(event, f.Upstream, f.Issuer, f.User, f.Err)
 }
 
-// Account records what became of a user's own account at a server.
+// Account records an event of a user's own account at a server.
 func (e *Events) Account(a vault.Event) {
 	e.credential(a.What, a.Server, a.Owner.Issuer, a.Owner.User, a.Err)
 }
@@ -177,7 +177,7 @@ func (e *Events) SessionEnded(r session.Record) {
 	}
 }
 
-// sessions are those of clients, whose beginnings are recorded.
+// sessions is a store that records the beginnings of clients' sessions.
 type sessions struct {
 	session.Store
 	events *Events
@@ -200,7 +200,7 @@ func (s sessions) Create(ctx context.Context, r session.Record) (session.Record,
 	return created, nil
 }
 
-// NotApproved logs and records what is not approved.
+// NotApproved logs and records a definition that is not approved.
 func (e *Events) NotApproved(log *slog.Logger, f pinning.Finding) {
 	what := "changed"
 	if f.New {

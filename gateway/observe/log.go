@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// queueBytes is how much of the log may wait for a slow writer, of calls and besides; further
-	// lines are dropped and counted.
+	// queueBytes bounds the log lines that wait for a slow writer, of each kind; further lines are
+	// dropped and counted.
 	queueBytes = 1 << 20
 	// gather is the time between two writes, unless much waits. Lines in quick succession share
 	// one write, because waking the writer costs a call more than its line does.
 	gather = 50 * time.Millisecond
 	// recordBytes is the size of a queued record without its texts.
 	recordBytes = 512
-	// closeTimeout bounds how long closing waits for a writer that hangs.
+	// closeTimeout bounds the wait of closing for a writer that hangs.
 	closeTimeout = 2 * time.Second
 )
 
@@ -35,7 +35,7 @@ type LogConfig struct {
 	Format string `yaml:"format"`
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate reports the mistakes in the configuration.
 func (c LogConfig) Validate() error {
 	if c.Format != "" && c.Format != FormatText && c.Format != FormatJSON {
 		return fmt.Errorf("format: %q: want %s or %s", c.Format, FormatText, FormatJSON)
@@ -43,11 +43,11 @@ func (c LogConfig) Validate() error {
 	return nil
 }
 
-// NewLogger makes a logger that writes whole lines to w from its own goroutine, so that a
-// slow w never delays a call. Lines that w cannot take in time are dropped, and a line says
-// how many. The returned function writes the remaining lines and ends the goroutine; later
-// lines go to w directly. It may be called twice. level, which may change, replaces cfg's
-// level unless it is nil. metrics may be nil.
+// NewLogger makes a logger that writes whole lines to w from its own goroutine, so that a slow w
+// never delays a call. Lines that w cannot take in time are dropped, and a line gives their number.
+// The returned function writes the remaining lines and ends the goroutine; later lines go to w
+// directly. It may be called twice. level, which may change, replaces cfg's level unless it is nil.
+// metrics may be nil.
 func NewLogger(w io.Writer, cfg LogConfig, level slog.Leveler, metrics *LogMetrics) (*slog.Logger, func(), error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("log: %w", err)

@@ -122,8 +122,8 @@ type Upstream interface {
 	Name() string
 }
 
-// Of returns the upstream with the calls of clients counted. The gateway's own requests,
-// such as for lists, do not count.
+// Of returns the upstream with counts of clients' calls. The gateway's own requests, such as for
+// lists, do not count.
 func (m *Metrics) Of(u Upstream) Upstream {
 	label := prometheus.Labels{"upstream": u.Name()}
 	c := &counted{
@@ -140,7 +140,7 @@ func (m *Metrics) Of(u Upstream) Upstream {
 	return c
 }
 
-// counted is an upstream whose calls are counted.
+// counted is an upstream that counts its calls.
 type counted struct {
 	Upstream
 	table

@@ -17,13 +17,12 @@ import (
 // callMessage is the message of the line of a call.
 const callMessage = "call"
 
-// maxName bounds, in bytes, how much of a client's name or URI a line repeats.
+// maxName bounds the part of a client's name or URI in a line, in bytes.
 const maxName = 256
 
 // Observer counts calls of clients, logs one line for each when it has ended, and records it.
 // docs/operations.md lists the attributes of the line, "call". Its level is Info, or Warn for a
-// failure of the gateway, which the client sees as "internal error" and whose cause this line
-// gives.
+// failure of the gateway, which the client sees as "internal error"; this line gives its cause.
 type Observer struct {
 	// Log takes the lines. It is needed.
 	Log *slog.Logger
@@ -37,7 +36,7 @@ type Observer struct {
 var errPanic = errors.New("panic: the log has it")
 
 // Observe makes a call by next, which answers it: all its rounds are within. The call must have a
-// Verdict, which is its alone. It repeats what is there, and concludes nothing.
+// Verdict, which is its alone. It repeats the Verdict, and concludes nothing.
 func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, err error) {
 	logs, records := o.Log.Enabled(ctx, slog.LevelWarn), o.Recorder.enabled()
 	start := time.Now()
@@ -61,7 +60,7 @@ func (o *Observer) Observe(ctx context.Context, c *mcp.Call, next mcp.Handler) (
 	return reply, err
 }
 
-// ending is when a call was answered, and how long that took without its user.
+// ending is the time of a call's answer, and its duration without the user.
 type ending struct {
 	at   time.Time
 	took time.Duration
@@ -123,7 +122,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	_ = log.Handler().Handle(ctx, record) // a failing log cannot be reported anywhere
 }
 
-// upstreamOf returns the upstream that one of our own errors names (mcp.UpstreamError).
+// upstreamOf returns the upstream that one of the gateway's own errors names (mcp.UpstreamError).
 func upstreamOf(e *mcp.Error) string {
 	if e.Code <= 0 {
 		return ""

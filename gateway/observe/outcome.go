@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// outcome is how a call ended.
+// outcome is the kind of a call's end.
 type outcome uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	outcomeNotApproved                // it was not approved
 	outcomeSignIn                     // its user has to sign in at the upstream first
 	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for the caller
-	outcomeLimited                    // by a limit of ours or of the upstream
+	outcomeLimited                    // by a limit of the gateway or of the upstream
 	outcomeUpstream                   // the upstream failed
 	outcomeUnavailable                // the gateway is temporarily unable
 	outcomeError                      // any other error that the client may read

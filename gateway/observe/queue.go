@@ -70,8 +70,8 @@ type entry struct {
 	record  slog.Record
 }
 
-// lines are the kinds of lines. Each has room of its own, so that however many calls there are,
-// what operators wait for is not dropped.
+// lines are the kinds of lines. Each has room of its own, so that many calls do not displace the
+// lines that operators wait for.
 type lines int
 
 const (
@@ -97,7 +97,7 @@ type queue struct {
 
 	mu      sync.Mutex // guards the fields below; not held while run writes
 	pending []entry
-	size    [kinds]int // of what is pending, in bytes
+	size    [kinds]int // of the pending lines, in bytes
 	dropped int
 	closed  bool
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// Anybody can cause refusals, and must neither fill the disk with their records nor throw out
+// Any client can cause refusals, and must neither fill the disk with their records nor displace
 // those of others.
 const (
-	// refusalsRecorded is how many refusals of one address have a record of their own in a minute.
-	// Of those that follow, the 16th has one, the 32nd, the 64th and so on, each of which counts
-	// those since the last.
+	// refusalsRecorded bounds the refusals of one address with a record of their own in a minute.
+	// Of those that follow, the 16th has one, the 32nd, the 64th and so on; each counts those since
+	// the last.
 	refusalsRecorded = 8
-	// refusalsInAll is how many records there are in a minute, of all addresses.
+	// refusalsInAll bounds the records in a minute, of all addresses.
 	refusalsInAll = 300
 	// mostShares bounds the addresses that are counted.
 	mostShares = 4096
@@ -25,7 +25,7 @@ const (
 	networkBits = 64
 )
 
-// ration is how many records of one sort there may be. Its zero value is ready.
+// ration bounds the records of one sort. Its zero value is ready to use.
 type ration struct {
 	mu     sync.Mutex // guards the fields below
 	minute time.Time  // that is counted
@@ -33,7 +33,7 @@ type ration struct {
 	of     *simplelru.LRU[netip.Addr, *share]
 }
 
-// share is what an address has of a ration.
+// share is the part of a ration that an address has used.
 type share struct {
 	minute time.Time // that is counted
 	n      int       // of refusals
@@ -51,8 +51,8 @@ func (e *Events) ration(of *ration, r *record.Record) {
 	}
 }
 
-// take counts a refusal of an address. It returns false if it gets no record, else how many the
-// record stands for if there were some without one before.
+// take counts a refusal of an address. It returns false if it gets no record, else the number that
+// the record stands for if there were some without one before.
 func (r *ration) take(address string, now time.Time) (standsFor int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,8 @@ type Recorder struct {
 	Journal *audit.Journal
 	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
 	RuleAt func(rule string) string
-	// Keeps returns what is recorded of the arguments of the calls on which a rule decides;
-	// nil for a digest only.
+	// Keeps returns the recorded parts of arguments of the calls on which a rule decides; nil for a
+	// digest only.
 	Keeps func(rule string) *record.Keep
 	// Server returns the protocol revision that a server speaks, "" if it is not known, and
 	// whether the server keeps sessions.
@@ -27,7 +27,7 @@ type Recorder struct {
 
 func (r *Recorder) enabled() bool { return r != nil && r.Journal.Enabled() }
 
-// admit returns an error where a call must not run, because its record would have no room.
+// admit returns an error if a call must not run, because its record would have no room.
 func (r *Recorder) admit(ctx context.Context) error {
 	if !r.enabled() {
 		return nil
@@ -86,7 +86,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	r.Journal.Put(out)
 }
 
-// executedOf says whether a call has run at its server, "" for calls that run nothing.
+// executedOf tells whether a call has run at its server, "" for calls that run nothing.
 func executedOf(c *mcp.Call) string {
 	if c.Name == "" {
 		return string(c.Verdict.Executed)
@@ -94,7 +94,7 @@ func executedOf(c *mcp.Call) string {
 	return string(cmp.Or(c.Verdict.Executed, mcp.ExecutedNo))
 }
 
-// sizeOf is the size of what a reply brings from its server, in bytes.
+// sizeOf returns the size of a reply's content from its server, in bytes.
 func sizeOf(reply *mcp.Reply) int {
 	if reply == nil {
 		return 0
@@ -108,8 +108,7 @@ func sizeOf(reply *mcp.Reply) int {
 	return size
 }
 
-// traceOf returns the id of the trace of a call, that of the client without one of ours. ""
-// if there is none.
+// traceOf returns the id of a call's trace: the gateway's, else the client's, "" for none.
 func traceOf(c *mcp.Call) string {
 	if c.Trace != nil {
 		return c.Trace.ID

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Step makes what the next stage does a step of the call's trail. The step ends where another one
+// Step records the next stage as a step of the call's trail. The step ends where another one
 // begins, or with the answer of the stage.
 func Step(name string) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
@@ -22,7 +22,7 @@ func Step(name string) mcp.Middleware {
 	}
 }
 
-// resultOf is what a stage answered, "" for a result.
+// resultOf describes the answer of a stage, "" for a result.
 func resultOf(reply *mcp.Reply, err error) string {
 	switch {
 	case err != nil:
