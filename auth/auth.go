@@ -60,7 +60,7 @@ type Judgement struct {
 	Caller mcp.Caller
 	// View is the view with the endpoint where the token arrived.
 	View string
-	// Agent is what the client of a refused token calls itself in User-Agent, "" if it does not say.
+	// Agent is the client of a refused token, by its User-Agent; "" if it does not say.
 	Agent string
 	// Status is the HTTP status of the refusal, 0 for none. Reason says why, without any part of
 	// the request, and Name is its stable name.

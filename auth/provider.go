@@ -20,8 +20,8 @@ type Provider struct {
 	NamesItself bool
 	// Offline says that scope offline_access gives a refresh token (OpenID Connect Core §11).
 	Offline bool
-	// Documents and Registers say whether it accepts ids that are URLs of documents, and whether clients
-	// can register themselves. Public says that it has tokens for clients without a secret.
+	// Documents says that it accepts URLs of documents as ids, Registers that clients can register
+	// themselves. Public says that it has tokens for clients without a secret.
 	Documents, Registers, Public bool
 
 	// RoundTripper sends requests to the issuer, as all of the gateway's requests to issuers are sent.

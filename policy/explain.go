@@ -74,7 +74,7 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	return e
 }
 
-// lacking says which key of a view's audience the caller does not fit, "" if that is not known.
+// lacking names the key of a view's audience that the caller does not fit, "" if that is not known.
 func (p *Policy) lacking(who *subject) string {
 	f := p.views[who.caller.View]
 	if f == nil || who.unclear != nil {

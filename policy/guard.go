@@ -247,9 +247,9 @@ func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
 	return ok && g.policy.Visible(&c.Caller, target)
 }
 
-// Holds returns nil if what was decided on a call holds for what the gateway itself has made of
-// its arguments: that is allowed, or all rules that ask about it have asked about the call.
-// Otherwise it returns the error for the client. Both calls have a target.
+// Holds returns nil if the decision on a call holds for arguments that the gateway has changed: the
+// changed call is allowed, or all rules that ask about it have asked about the call. Otherwise it
+// returns the error. Both calls have a target.
 func (g *Guard) Holds(ctx context.Context, before, after *mcp.Call) error {
 	var tallies [2]tally
 	var unfit error

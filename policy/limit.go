@@ -114,7 +114,7 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 }
 
 // comeBack takes the limiter's frame off the Round. It reports whether the call is a further round
-// of a counted one, which can come back once.
+// of a counted one, which may return once.
 func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, counted bool) {
 	nonce, below, ours := c.Round.Pop(mcp.FrameCounted)
 	if !ours { // the first round came before a reload that added limits

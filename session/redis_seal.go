@@ -6,10 +6,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// seals seal the values in Redis, each kind with a key of its own and bound to its place.
-// Readers of Redis learn nothing that clients or servers have said. Writers can remove values
-// or restore earlier ones at the same place, but cannot forge any. What scripts must read
-// stands beside a value: times, positions, sizes, names of replicas.
+// seals seal the values in Redis. Each kind has a key of its own and is bound to its place. Readers
+// of Redis learn nothing that clients or servers have said. Writers can remove values or restore
+// earlier ones at the same place, but cannot forge any. What scripts must read stands beside a
+// value: times, positions, sizes, names of replicas.
 type seals struct {
 	records *seal.Key // user, id
 	streams *seal.Key // user, id, stream

@@ -28,8 +28,8 @@ var (
 	// ErrEnded means that the stream has ended, perhaps not by its writer. It is an
 	// ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
-	// ErrForgotten means that the stream was there, but ended long ago or had to make room for
-	// newer ones. It is an ErrNotFound.
+	// ErrForgotten means that the stream ended long ago, or had to make room for newer ones. It is
+	// an ErrNotFound.
 	ErrForgotten = fmt.Errorf("%w: the stream was forgotten", ErrNotFound)
 	// ErrGap means that events after the given position are not kept any more.
 	ErrGap = errors.New("session: events are missing")

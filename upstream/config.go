@@ -63,12 +63,12 @@ type Config struct {
 	// client session.
 	Shared bool `yaml:"shared"`
 
-	// LoopbackLinks lets the server send users to pages on their own computer (localhost
-	// and loopback addresses), by http too. Default false: only https pages elsewhere.
+	// LoopbackLinks lets the server send users to loopback pages on their own computer, by http
+	// too. Default false: only https pages elsewhere.
 	LoopbackLinks bool `yaml:"loopback_links"`
 
-	// Skills is a directory of Agent Skills, each a directory that contains a SKILL.md, in
-	// place of a server. Only name, prefix and enabled may be combined with it.
+	// Skills is a directory of Agent Skills in place of a server. Each is a directory with a
+	// SKILL.md. Only name, prefix and enabled may be combined with it.
 	Skills string `yaml:"skills"`
 
 	// Prefix is put in front of the names of this server's tools, prompts and skills.

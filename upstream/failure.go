@@ -175,8 +175,8 @@ func reason(err error) string {
 	return "the connection failed"
 }
 
-// aboutCredentials reports whether an error concerns only the credential in use, so that it
-// says nothing about other users.
+// aboutCredentials reports whether an error concerns only the credential in use: it says nothing
+// about other users.
 func aboutCredentials(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
 	return as[*outbound.Error](err) != nil || ok &&

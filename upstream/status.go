@@ -252,8 +252,7 @@ func stage(err error) string {
 	return StageCall
 }
 
-// ours reports whether an error was made here and not by the server, which may be a gateway
-// like this one.
+// ours reports whether an error was made here and not by the server: that may be a gateway, too.
 func (u *Upstream) ours(e *mcp.Error) bool {
 	return e.Data.At("upstream").Text() == u.cfg.Name
 }

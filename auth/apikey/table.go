@@ -53,7 +53,7 @@ type Found struct {
 	row  *row
 }
 
-// Fresh reports whether the key was not in use in the last minute, and notes that it is now.
+// Fresh reports whether the key was unused in the last minute, and notes that it is now in use.
 func (f Found) Fresh(now time.Time) bool {
 	told := f.row.told.Load()
 	return now.Unix()-told >= int64(toldEvery/time.Second) && f.row.told.CompareAndSwap(told, now.Unix())

@@ -53,8 +53,7 @@ func (c Config) RegistrationAllowed(redirects []string) error {
 	return errors.New(strings.Join(changes, " and "))
 }
 
-// Made returns the id of the client that the configuration names with one of these redirect URIs, ""
-// for none.
+// Made returns the id of a configured client with one of these redirect URIs, "" for none.
 func (c Config) Made(redirects []string) string {
 	for _, f := range c.Clients {
 		made := Client{Redirects: f.RedirectURIs}

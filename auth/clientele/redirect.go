@@ -29,8 +29,8 @@ type redirect struct {
 //   - http with 127.0.0.1, [::1] or localhost (RFC 8252 §7.3)
 //   - a scheme of an application on the user's machine (RFC 8252 §7.1), such as cursor://host/path
 //
-// There is no user, no fragment, no escape outside the query, and no segment of the path that a
-// browser would take out or read in another way.
+// There is no user, no fragment, and no escape outside the query. No segment of the path is one
+// that a browser would take out or read in another way.
 func parseRedirect(raw string) (r redirect, err error) {
 	if err := checkText(raw); err != nil {
 		return r, err

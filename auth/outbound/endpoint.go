@@ -127,8 +127,8 @@ func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
 	return readAnswer(resp.Body, e.wants)
 }
 
-// request makes the request with the client's proof (RFC 6749 §2.3, RFC 7523 §2.2), and
-// returns the secrets in it.
+// request makes the request with the client's proof (RFC 6749 §2.3, RFC 7523 §2.2). It also returns
+// its secrets.
 func (e *endpoint) request(ctx context.Context, form url.Values) (*http.Request, []string, error) {
 	body := maps.Clone(form)
 	basic := ""

@@ -52,7 +52,7 @@ type Flow struct {
 	Resource string
 	// Redirect is the URL to which the issuer sends the browser back.
 	Redirect string
-	// Cookie is the name of the cookie that ties the flow to the browser, Path where it is sent to.
+	// Cookie is the name of the cookie that ties the flow to the browser, Path its path.
 	Cookie, Path string
 	// Several says that a browser may be in several sign-ins at a time: each has a cookie of its own.
 	Several bool
@@ -91,7 +91,7 @@ type SignedIn struct {
 // is good once at the issuer.
 const mostEnded = 10_000
 
-// Ended are the sign-ins that have ended, at any replica, or at this one while Redis does not answer.
+// Ended remembers ended sign-ins of all replicas, or of this one while Redis does not answer.
 type Ended struct{ shared, here *expiring.Store }
 
 // NewEnded makes an Ended, in Redis or, if db is nil, in memory.

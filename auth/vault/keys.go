@@ -58,7 +58,7 @@ func newRandomKey() (*localKey, error) {
 	return &localKey{localPrefix + "random:", key}, err
 }
 
-// ownKey is a key that is made with the first use and kept in a file for its owner alone.
+// ownKey is a key in a file for its owner alone, made with the first use.
 type ownKey struct {
 	path string
 

@@ -9,10 +9,10 @@ import (
 const (
 	// mostEarly is how long before its end a token is refreshed, at most.
 	mostEarly = 5 * time.Minute
-	// afterRefusal is how long a token that replaced a refused one may not be refused, too: else a
+	// afterRefusal is how long the replacement of a refused token must not be refused, too: else a
 	// user has to sign in again.
 	afterRefusal = time.Minute
-	// rewrite is how old a value is that is written again when it is used, so that it lasts.
+	// rewrite is the age from which a used value is written again, so that it lasts.
 	rewrite = 24 * time.Hour
 	// afterEnd is how long an account is shown after it ended.
 	afterEnd = 30 * 24 * time.Hour

@@ -118,8 +118,7 @@ func (w *worker) note(err error) {
 	w.fails(err)
 }
 
-// countOf returns how many records a batch stands for, and how many of them were counted as lost
-// before.
+// countOf returns how many records a batch stands for, and how many of them already count as lost.
 func countOf(batch []*record.Record) (n, before int64) {
 	for _, r := range batch {
 		if r.Kind == record.KindGap {

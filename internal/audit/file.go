@@ -108,8 +108,7 @@ func (f *file) renamed() bool {
 	return !os.SameFile(there, ours)
 }
 
-// reopen opens the file, and lets the chain continue if there are records in it and it has
-// just begun.
+// reopen opens the file. A chain that has just begun continues the records in it, if there are any.
 func (f *file) reopen(chain *record.Chain) (torn int64, err error) {
 	f.open, err = os.OpenFile(f.cfg.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // otlpPath is where receivers of OTLP/HTTP take logs.
 const otlpPath = "/v1/logs"
 
-// newOTLP makes a sink that sends each record as a log record of OpenTelemetry, by OTLP/HTTP in
-// its JSON encoding. The body of the log record is the line.
+// newOTLP makes a sink that sends records as log records of OpenTelemetry, by OTLP/HTTP in JSON.
+// The body of the log record is the line.
 func newOTLP(s Sink, deps Deps) (*poster, error) {
 	to, err := target(s.URL, []string{"https", "http"})
 	if err != nil {

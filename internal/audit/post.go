@@ -39,8 +39,8 @@ type poster struct {
 	// body adds the body for some entries; sign adds headers that depend on it.
 	body func(to []byte, part []entry) []byte
 	sign func(to http.Header, body []byte, last entry)
-	// lost reads, in the answer to a request that has succeeded, how many of its records were
-	// not taken, and why. Nil if answers do not say so.
+	// lost reads in a successful answer how many records were not taken, and why. Nil if answers do
+	// not say so.
 	lost func(answer []byte) (n int64, why string)
 
 	sent progress

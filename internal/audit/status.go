@@ -13,8 +13,8 @@ type Status struct {
 	// for more.
 	Queued int
 	Holds  bool
-	// Lost is how many records it has not got since the start, LastLost when the last of them was
-	// lost.
+	// Lost counts the records that it has not got since the start, LastLost is when the last one
+	// was lost.
 	Lost     int64
 	LastLost time.Time
 }

@@ -33,9 +33,9 @@ func newCalls(p *peer) *http1.Transport {
 	return http1.New(http1.Config{Dial: dial, IdlePerHost: maxCalls, IdleTime: idleConnTime, HeadBytes: maxHeaders})
 }
 
-// begin returns the request as call takes it, or nil if the request does not qualify or there is no
-// room. A peer that stops closes its idle connections, and a request sent at that moment is lost.
-// Over HTTP/2 the peer announces the close first.
+// begin returns the request for call, nil if the request does not qualify or there is no room. A
+// peer that stops closes its idle connections, and a request sent at that moment is lost. Over
+// HTTP/2 the peer announces the close first.
 func (p *peer) begin(r *http.Request) *http.Request {
 	if p.leaving.Load() || r.Method != http.MethodPost || r.Body != nil && r.GetBody == nil {
 		return nil

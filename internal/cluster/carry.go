@@ -24,8 +24,8 @@ const (
 	numberSize = 8
 )
 
-// errCarried means that no replica sealed this header for this request to this replica, or
-// that the forward was received before.
+// errCarried means that no replica sealed this header for this request here, or that the forward is
+// a repetition.
 var errCarried = errors.New("cluster: the forward is not sealed for this request, or came before")
 
 // carried seals what a forward carries, with sessions.key. The seal binds it to the sender,

@@ -158,8 +158,8 @@ func (c *Cluster) Renew(ctx context.Context, h Home, o Owner) (Owner, error) {
 	return Owner{Replica: replica, Epoch: token, lease: generation, here: true}, nil
 }
 
-// Confirmed returns the owner as it is certain after a write for the home that is sent from now on and
-// that Redis accepts.
+// Confirmed returns the owner that is certain once Redis accepts a write for the home sent from now
+// on.
 func (c *Cluster) Confirmed(o Owner) Owner {
 	if c.db != nil {
 		o.lease, _ = c.lease()

@@ -236,9 +236,9 @@ func (m *members) renewed(asked time.Duration, began int64, leases map[string]st
 	}
 }
 
-// settled reports whether, at the newest renewal, the lease had been held for a whole lease
-// without a break. By then every live replica has renewed its lease, even if Redis had lost
-// its data or had answered no replica. Before that, a missing lease says nothing.
+// settled reports whether the newest renewal found the lease unbroken for a whole lease. By then
+// every live replica has renewed its lease, even if Redis had lost its data or had answered no
+// replica. Before that, a missing lease says nothing.
 func (m *members) settled() bool { return m.since != broken && m.asked-m.since >= m.times.lease }
 
 // learn records a lease. The caller holds mu.

@@ -62,8 +62,8 @@ func (b bench) direct(ctx context.Context, f face, dir string) (r results, err e
 	return r, err
 }
 
-// withServerOf runs fn with the URL of a server that has the tools and resources that the
-// suite expects.
+// withServerOf runs fn with the URL of a server with the tools and resources that the suite
+// expects.
 func (b bench) withServerOf(ctx context.Context, f face, sessions bool, fn func(url string) error) error {
 	if !f.tasks {
 		return b.withServer(ctx, b.server, sessions, fn)
@@ -126,7 +126,7 @@ func (b bench) withServer(ctx context.Context, binary string, sessions bool, fn 
 	return errors.Join(err, p.Stop())
 }
 
-// withGateway runs fn with the URL of a gateway that has the server at url as its only upstream. It
+// withGateway runs fn with the URL of a gateway with the server at url as its only upstream. It
 // waits until the gateway lists a known tool of that server.
 func (b bench) withGateway(ctx context.Context, url, known, dir string, out io.Writer,
 	fn func(url string) error) error {

@@ -39,10 +39,9 @@ func (v verdict) problem() bool {
 	return v != same && v != better && v != expected && v != untested && v != explainedLoss
 }
 
-// compare compares the results through the gateway with the direct ones, and with the
-// failures that the baseline explains, by scenario. The baseline can explain a loss only
-// with mayLose: the server has the other era, or it leaves to the gateway what it cannot do
-// for its client.
+// compare compares the results through the gateway with the direct ones and the baseline, by
+// scenario. The baseline can explain a loss only with mayLose: the server has the other era, or it
+// leaves to the gateway what it cannot do for its client.
 func compare(direct, through results, explained map[string]string, mayLose bool) comparison {
 	names := maps.Clone(direct)
 	maps.Copy(names, through)

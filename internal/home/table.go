@@ -53,8 +53,8 @@ type Store interface {
 	// Keep tells Redis for how long a home was unused, and what else it was not told yet. For a
 	// client without a session it prolongs what is kept of it.
 	Keep(ctx context.Context, h *Home, unused time.Duration) error
-	// Tidy forgets what is not needed any more of a session, and reports whether there is something
-	// that Redis was not told yet.
+	// Tidy forgets what a session no longer needs, and reports whether there is something that
+	// Redis does not know yet.
 	Tidy(*Home) bool
 	// End removes the session.
 	End(ctx context.Context, h *Home, why Why) error
@@ -440,9 +440,8 @@ func (t *Table) finish(ctx context.Context, which func(*Home) bool) {
 	_ = giving.Wait()
 }
 
-// Release gives up the home of a session for another replica, which has asked for it, and reports
-// whether there is none here any more: one that is in use stays. It waits for a home that is being given
-// up.
+// Release gives up the home of a session at the request of another replica. It reports whether there is
+// none here any more: one that is in use stays. It waits for a home that is being given up.
 func (t *Table) Release(key Key) bool {
 	t.mu.Lock()
 	h := t.homes[key]

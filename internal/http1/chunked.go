@@ -31,8 +31,8 @@ const (
 	trailer                    // lines, up to an empty one
 )
 
-// readChunks reads what is there of the chunks, and waits only if it has nothing yet
-// (RFC 9112 §7.1).
+// readChunks reads the available part of the chunks (RFC 9112 §7.1). It waits only if it has
+// nothing yet.
 func (b *body) readChunks(p []byte) (n int, err error) {
 	for {
 		if b.chunk.part == chunkData {

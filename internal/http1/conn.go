@@ -87,9 +87,9 @@ func (c *conn) fill() error {
 	return err
 }
 
-// line looks for the line that begins at a distance from what is consumed, and returns its
-// length without its end. While the line is not complete it receives more or, if it is not to
-// wait, returns -1. limit bounds the distance of the line's end.
+// line finds the line that begins at a distance from what is consumed, and returns its length
+// without its end. While the line is not complete it receives more or, if it is not to wait,
+// returns -1. limit bounds the distance of the line's end.
 func (c *conn) line(at, limit int, wait bool) (int, error) {
 	for seen := at; ; {
 		if n := bytes.IndexByte(c.in[c.r+seen:c.w], '\n'); n >= 0 {

@@ -59,7 +59,7 @@ type Error struct {
 	// Name says which failure this is. It is failure.Upstream for the error of a server, which
 	// is relayed: Data is then the server's.
 	Name failure.Name
-	// AsResult says that the caller of a tool gets the error as a result, for the model to act on.
+	// AsResult says that the caller of a tool gets the error as a result for the model.
 	AsResult bool
 }
 
@@ -164,7 +164,7 @@ func UpstreamError(name failure.Name, upstream string, executed Executed, format
 	return e
 }
 
-// Executed says whether the call may have run, as far as an error of the gateway says so, else "".
+// Executed says whether the call may have run, by an error of the gateway; else "".
 func (e *Error) Executed() Executed {
 	if e.Name == failure.Upstream {
 		return "" // the data is the server's, which may say what it likes

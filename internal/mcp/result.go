@@ -16,7 +16,7 @@ func ToolResult(isError bool, content ...Raw) Raw {
 	return result
 }
 
-// MetaGuidance is the member of a tool's _meta for what its server says beyond MCP, in the
-// members of the extension "progressive disclosure" 2.1: examples, usage_guidance,
-// error_guidance, and summary, its short description.
+// MetaGuidance is the member of a tool's _meta for guidance beyond MCP, in the members of the
+// extension "progressive disclosure" 2.1: examples, usage_guidance, error_guidance, and summary,
+// its short description.
 const MetaGuidance = "io.github.gatehouse-mcp/guidance"

@@ -44,8 +44,8 @@ func (t *Trace) Members() string {
 	return b.String()
 }
 
-// ValidTraceparent reports whether s is a traceparent of W3C Trace Context, of version 00 or
-// of a version that extends it.
+// ValidTraceparent reports whether s is a traceparent of W3C Trace Context, of version 00 or an
+// extension of that.
 func ValidTraceparent(s string) bool {
 	if len(s) < traceparentLength || len(s) > traceparentLength && (s[:2] == "00" || s[traceparentLength] != '-') ||
 		s[:2] == "ff" {

@@ -102,8 +102,8 @@ func readEvent(r *bufio.Reader) (event, error) {
 	}
 }
 
-// compact removes line breaks, so that a test may write JSON on several lines that still
-// fits into an event. Invalid JSON is a mistake of the test.
+// compact removes line breaks, so that JSON on several lines of a test fits into an event. Invalid
+// JSON is a mistake of the test.
 func compact(text string) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(text)); err != nil {

@@ -50,8 +50,8 @@ type form struct {
 
 type button struct{ name, value, text string }
 
-// Open opens a URL and follows redirects until there is a page, or one leads to until, which is not
-// opened: the redirect URI of a client.
+// Open opens a URL and follows redirects up to a page, or to until, which is not opened: the
+// redirect URI of a client.
 func (b *Tab) Open(ctx context.Context, at, until string) *Page {
 	b.t.Helper()
 	return b.send(ctx, http.MethodGet, at, "", nil, until)

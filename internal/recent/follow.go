@@ -69,9 +69,8 @@ func (r *Records) Follow(ctx context.Context, filter record.Filter, after Cursor
 	return f, nil
 }
 
-// Next waits for records, oldest first, and says how many were missed before them, because
-// there was no room for so many; these may be records that were not wanted. Errors: ErrClosed,
-// and that of ctx.
+// Next waits for records, oldest first, and says how many were missed before them for lack of room;
+// these may be unwanted records. Errors: ErrClosed, and that of ctx.
 func (f *Follower) Next(ctx context.Context) (items []*Item, missed int64, err error) {
 	select {
 	case <-f.news:

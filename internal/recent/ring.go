@@ -36,8 +36,8 @@ func (r *ring) read(at time.Time) *cell {
 	return nil
 }
 
-// first returns the beginning of the step in which since is, or of the oldest step that is kept
-// at the time now.
+// first returns the beginning of the step with since, or of the oldest step that is kept at the
+// time now.
 func (r *ring) first(since, now time.Time) time.Time {
 	n := max(r.number(since), r.number(now)-int64(len(r.cells))+1)
 	return time.Unix(0, n*int64(r.step)).UTC()

@@ -144,7 +144,7 @@ func (p part) lastAnchor(key *Key) (a Anchor, err error) {
 	return a, err
 }
 
-// partsOf returns the files by their chains, oldest first, without those that only hold the last
+// partsOf returns the files by their chains, oldest first. It leaves out those with only the last
 // anchor of others.
 func partsOf(files []string) (parts []part, err error) {
 	for _, name := range files {

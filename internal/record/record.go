@@ -42,7 +42,7 @@ const (
 	ExecutedUnknown = "unknown"
 )
 
-// LastSuffix is added to the name of a file for the one beside it that holds the last anchor.
+// LastSuffix ends the name of the file with the last anchor, beside the file of records.
 const LastSuffix = ".last"
 
 // maxText bounds each text of a record, in bytes: clients choose names as long as they like.

@@ -50,8 +50,8 @@ type Report struct {
 	// Lost is how many records the chain itself says were lost, because a queue was full or a
 	// sink failed.
 	Lost int64
-	// Torn is how many incomplete lines there are that the gateway itself has found when it
-	// started, after a crash.
+	// Torn counts the incomplete lines that the gateway itself has found at its start, after a
+	// crash.
 	Torn int
 	// Beside is the name of the file that holds the last anchor, as anchors have it; "" for none.
 	Beside string

@@ -40,8 +40,8 @@ func HasToken(text string) bool { return token.MatchString(text) }
 // Tokens replaces such credentials.
 func Tokens(text, with string) string { return token.ReplaceAllLiteralString(text, with) }
 
-// Text replaces such credentials, what follows the name of a secret or a scheme of HTTP
-// authentication, and passwords in URLs by Mark.
+// Text replaces secrets by Mark: such credentials, what follows the name of a secret or a scheme of
+// HTTP authentication, and passwords in URLs.
 func Text(text string) string {
 	text = assigned.ReplaceAllString(text, "${1}"+Mark)
 	text = bearer.ReplaceAllString(text, "${1} "+Mark)

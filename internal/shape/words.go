@@ -60,7 +60,7 @@ func (at place) member(key string) place {
 	return inside
 }
 
-// shown reports whether a string is a word of the protocol, or a known name or URI of what is used.
+// shown reports whether a string is a word of the protocol, or a known name or URI.
 func (w *writer) shown(at place, key, s string) bool {
 	switch at {
 	case free, names:

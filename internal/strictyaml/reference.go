@@ -25,8 +25,8 @@ type references struct {
 	dir   string // of relative paths
 	blind bool   // nothing is looked up
 
-	// values are the values of references, with the reference itself, so that no message
-	// of a later check shows one.
+	// values maps the values of references to the references, so that no message of a later check
+	// shows one.
 	values map[string]string
 	files  []Seen // that references name
 }

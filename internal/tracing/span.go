@@ -41,8 +41,8 @@ type Span struct {
 	step   trail.Mark
 }
 
-// Server begins the SERVER span of a client's call, and returns the Trace of the call, nil if
-// nothing is known of one.
+// Server begins the SERVER span of a client's call. It returns the Trace of the call, nil if none
+// is known.
 func (t *Tracer) Server(params mcp.Raw, h http.Header) (*Span, *mcp.Trace) {
 	if t == nil {
 		return nil, nil

@@ -23,8 +23,8 @@ type Trails struct {
 	bytes atomic.Int64 // of the messages of all trails
 }
 
-// Keep changes which messages are kept of the calls that begin from now on, and how many bytes the
-// messages of all trails may have.
+// Keep changes which messages are kept of further calls, and how many bytes the messages of all
+// trails may have.
 func (ts *Trails) Keep(mode Mode, most int64) {
 	ts.mode.Store(mode)
 	ts.most.Store(most)

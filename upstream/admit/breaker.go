@@ -10,8 +10,8 @@ import (
 const (
 	// FirstPause is the pause before a second attempt.
 	FirstPause = time.Second
-	// openAfter is how many calls in a row must find the server unreachable for the next
-	// ones to be refused at once.
+	// openAfter is how many calls in a row must find the server unreachable before the next ones
+	// are refused.
 	openAfter = 5
 	// trialTime is how long a trial keeps all other calls back. One that takes longer has
 	// most likely reached the server, which may work on it for hours.

@@ -135,8 +135,8 @@ func (e *Env) Watch(base context.Context, conn transport.Conn, lost func(lived t
 	})
 }
 
-// Piped reports whether one pipe carries everything that the server sends, so that the
-// connection can be lost as a whole.
+// Piped reports whether one pipe carries all that the server sends: then the connection can be lost
+// as a whole.
 func Piped(conn transport.Conn) bool { return conn.Lost() != nil }
 
 // Lost reports whether a connection has ended by itself.

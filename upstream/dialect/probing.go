@@ -27,8 +27,8 @@ type Step struct {
 	Error, Cause string
 }
 
-// Probing keeps the steps of the last probe, until a session is open or the server is known to need
-// none. It may be used concurrently.
+// Probing keeps the steps of the last probe until a session is open, or known to be unnecessary. It
+// may be used concurrently.
 type Probing struct {
 	mu    sync.Mutex // guards the fields below
 	steps []Step

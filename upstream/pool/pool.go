@@ -210,8 +210,8 @@ func (p *Pool[K, D, V]) Lose(e *Entry[K, D, V], value V) bool {
 	return true
 }
 
-// Crashed records that the value of an entry ended by itself after the time lived, or could
-// not be opened. It is opened again only after a pause.
+// Crashed records that an entry's value ended by itself after the time lived, or could not be
+// opened. It is opened again only after a pause.
 func (p *Pool[K, D, V]) Crashed(e *Entry[K, D, V], lived time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

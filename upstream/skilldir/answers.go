@@ -93,8 +93,8 @@ func (d *Dir) read(ctx context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply
 	}
 }
 
-// decidedOn reports whether policy has let a file through as a part of the skill that it is
-// in. Until the list is fetched again, that may have been the skill around it.
+// decidedOn reports whether policy has let a file through as a part of its skill. Until the list is
+// fetched again, that may have been the skill around it.
 func decidedOn(target mcp.Target, f file) bool {
 	return target.Kind == "" || target.Kind == mcp.KindSkills && target.Name == f.skill
 }

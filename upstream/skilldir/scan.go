@@ -114,8 +114,7 @@ func (s *scan) list(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// directory looks for skills in a directory and below, and for files of the skills that it is
-// in.
+// directory looks for skills in a directory and below, and for files of the surrounding skills.
 func (s *scan) directory(p place, entries []fs.DirEntry) {
 	s.held.dirs = append(s.held.dirs, p.real)
 	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == mcp.SkillFile })

@@ -43,8 +43,8 @@ type getStream struct {
 	begun  time.Time     // when the first attempt began
 }
 
-// open opens the stream, once, and waits a moment for it, so that whatever the server sends from
-// now on is heard. Callers that arrive during that time wait, too.
+// open opens the stream, once, and waits a moment for it, so that nothing that the server sends is
+// missed. Callers that arrive during that time wait, too.
 func (t *getStream) open() {
 	if dialect.Piped(t.conn) || t.base.Err() != nil {
 		return

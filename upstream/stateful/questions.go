@@ -90,8 +90,8 @@ func (x *exchange) outside() *mcp.Room {
 	return x.room
 }
 
-// withdraw forgets a question that the server no longer wants answered, and tells the
-// caller, who may be showing it.
+// withdraw forgets a question that the server has withdrawn, and tells the caller, who may be
+// showing it.
 func (x *exchange) withdraw(id mcp.Raw) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

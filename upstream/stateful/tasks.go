@@ -113,8 +113,8 @@ func (x *exchange) dropTask() {
 	})
 }
 
-// overdue turns the time limit of a call that waits for a task into an error that its
-// caller can act on: the task itself has no time limit.
+// overdue turns the time limit of a call that waits for a task into a useful error: the task itself
+// has no time limit.
 func (x *exchange) overdue(err error) error {
 	if x.task == "" || x.ours || !errors.Is(err, transport.ErrTimeout) {
 		return err

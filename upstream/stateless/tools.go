@@ -75,8 +75,7 @@ func (d *Dialect) DroppedTools() map[string]string {
 	return maps.Clone(d.tools.dropped)
 }
 
-// relist reads the whole list of tools again, as the caller of a call sees it, to learn
-// their headers.
+// relist reads the caller's whole list of tools again, to learn their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: nothing[mcp.Event]}
 	neutral := dialect.Neutral(call, rev)

@@ -149,6 +149,6 @@ func (r *Revision) Error(method string, e *mcp.Error) *mcp.Error {
 // ServerCaps reduces a ServerCapabilities object to what this revision knows.
 func (r *Revision) ServerCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.servers) }
 
-// ClientCaps reduces a ClientCapabilities object to what this revision knows, for a server
-// of this revision or from a client of it.
+// ClientCaps reduces a ClientCapabilities object to what this revision knows, for a server or from
+// a client.
 func (r *Revision) ClientCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.clients) }

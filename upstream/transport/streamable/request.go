@@ -43,9 +43,9 @@ type Credentials interface {
 	// Authorize sets the header that authenticates a request made for this caller; the zero Caller
 	// is no user. Errors are an *outbound.Error.
 	Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error)
-	// Refused notes that the server answered 401 or 403, with this WWW-Authenticate, to the
-	// request that had the stamp. It reports whether to make it once more. The error is an
-	// *outbound.Error, if it says more than the answer.
+	// Refused notes that the server answered 401 or 403, with this WWW-Authenticate, to the request
+	// with the stamp. It reports whether to make it once more. The error is an *outbound.Error, if
+	// it says more than the answer.
 	Refused(ctx context.Context, caller mcp.Caller, stamp uint64, status int, challenge string) (again bool, err error)
 }
 
