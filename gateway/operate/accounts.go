@@ -14,17 +14,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// AccountsPath is where replicas tell each other that a user has signed in at a server or out of it
-// (cluster.Cluster.Ask).
+// AccountsPath is the path at which replicas tell each other that a user has signed in or out at a
+// server (cluster.Cluster.Ask).
 const AccountsPath = "/accounts"
 
 // Accounts answers operators who ask for users' accounts or end one.
 type Accounts struct {
 	Vault *vault.Vault
 	Now   func() Now
-	// Lists has the lists of a server asked for again for a user.
+	// Lists fetches the lists of a server again for a user.
 	Lists func(server string, caller *mcp.Caller)
-	// Others has all other replicas serve a POST. It returns those that did not.
+	// Others sends a POST to all other replicas. It returns those that did not serve it.
 	Others func(ctx context.Context, path string) (missing []string)
 	Log    *slog.Logger
 }
@@ -84,7 +84,7 @@ func (s Accounts) End(ctx context.Context, issuer, user, server string) error {
 	return nil
 }
 
-// Tell tells all other replicas that a user has signed in at a server or out of it.
+// Tell tells all other replicas that a user has signed in or out at a server.
 func (s Accounts) Tell(ctx context.Context, who vault.Owner, server string) {
 	about := url.Values{"issuer": {who.Issuer}, "user": {who.User}, "server": {server}}
 	if missing := s.Others(ctx, AccountsPath+"?"+about.Encode()); len(missing) > 0 {
@@ -93,7 +93,7 @@ func (s Accounts) Tell(ctx context.Context, who vault.Owner, server string) {
 	}
 }
 
-// Told takes what another replica tells.
+// Told takes a message of Tell from another replica.
 func (s Accounts) Told(w http.ResponseWriter, r *http.Request) {
 	about := r.URL.Query()
 	who, server := vault.Owner{Issuer: about.Get("issuer"), User: about.Get("user")}, about.Get("server")

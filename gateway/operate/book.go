@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// mostChanges bounds the changes that are kept of a server.
+// mostChanges bounds the kept changes of a server.
 const mostChanges = 100
 
 // Stages of failures of lists, while calls succeed.
@@ -19,7 +19,7 @@ const (
 	StageBound = "bound" // a list is longer than it may be
 )
 
-// Book has a Server for each name. A nil Book has none: nobody asks for them.
+// Book has a Server for each name. A nil Book has none, for a gateway without operators.
 type Book struct {
 	approving sync.Mutex // held while the lock file is written
 
@@ -71,20 +71,20 @@ func (b *Book) Guard(server Upstream) Upstream {
 type Change struct {
 	State upstream.State
 	Since time.Time
-	// Failure is what has shown the state; its Error is "" for nothing.
+	// Failure is the one that has shown the state; its Error is "" for none.
 	Failure upstream.Failure
-	// By is the operator who has caused it, and Did what they did; "" for nobody.
+	// By is the operator who has caused it, and Did the action; "" for none.
 	By, Did string
 }
 
-// Server is what is remembered of a server. It outlives the connections with it, and reloads. A nil
+// Server remembers the states of a server. It outlives the connections with it, and reloads. A nil
 // Server remembers nothing.
 type Server struct {
 	// Switch disables the server; see Disable and Enable for operators.
 	Switch Switch
 
 	mu      sync.Mutex // guards the fields below
-	reports *Reports   // whose states count
+	reports *Reports   // those that count
 	view    catalog.UpstreamView
 	status  upstream.Status
 	changes []Change // oldest first
@@ -112,8 +112,8 @@ func (r *Reports) Called(status upstream.Status) {
 	}
 }
 
-// Begin makes the states of an upstream count. by is the operator who did something for which it
-// is a new one, "" for nobody.
+// Begin makes the states of an upstream count. by is the operator with the action that made it new,
+// "" for none.
 func (s *Server) Begin(r *Reports, status upstream.Status, by, did string) {
 	if s == nil {
 		return
@@ -162,7 +162,7 @@ func (s *Server) did(by, what string) {
 	s.note(by, what)
 }
 
-// Off returns who has disabled the server, nil while it is enabled.
+// Off returns the operator who has disabled the server, nil while it is enabled.
 func (s *Server) Off() *Off {
 	if s == nil {
 		return nil
@@ -182,7 +182,7 @@ func (s *Server) Changes() []Change {
 	return all
 }
 
-// since returns since when the server is in a state, by its last change.
+// since returns the begin of the server's state, by its last change.
 func (s *Server) since(state upstream.State, otherwise time.Time) time.Time {
 	if s == nil {
 		return otherwise
@@ -195,7 +195,7 @@ func (s *Server) since(state upstream.State, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// note remembers the state, if it is another one. mu is held.
+// note remembers the state, if it has changed. mu is held.
 func (s *Server) note(by, did string) {
 	c := Change{By: by, Did: did}
 	view := s.view
@@ -229,8 +229,8 @@ func disabled(view catalog.UpstreamView) bool {
 	return view.LastError != "" && view.Failed == failure.UpstreamDisabled
 }
 
-// StateOf combines what calls have shown with what lists have shown. The failure is the last one;
-// its Error is "" for none.
+// StateOf combines the states that calls and lists have shown. The failure is the last one; its
+// Error is "" for none.
 func StateOf(view catalog.UpstreamView, status upstream.Status) (state upstream.State, since time.Time,
 	last upstream.Failure) {
 	if disabled(view) {

@@ -36,18 +36,18 @@ type ConfigStatus struct {
 	// Revision is the first 12 hex digits of the SHA-256 of the current file, the same for all
 	// replicas if all is well; "" without a file.
 	Revision string `json:"revision,omitempty"`
-	// Loaded is when the current configuration was read.
+	// Loaded is the time when the current configuration was read.
 	Loaded time.Time `json:"loaded"`
-	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
+	// Tried is the time when the file was last read. Err is why it was not applied; nil if it was.
 	Tried time.Time `json:"tried"`
 	Err   error     `json:"-"`
 	// Pending are the keys of the current file that wait for a restart.
 	Pending []config.Problem `json:"-"`
-	// Warnings are what the current configuration probably does not mean.
+	// Warnings are probable mistakes in the current configuration.
 	Warnings []config.Problem `json:"-"`
 }
 
-// State returns what the configuration that holds means.
+// State describes the configuration in force.
 func (s Configuration) State() admin.State {
 	now := s.Now()
 	status, state := now.Status, now.Config.Summary().State
@@ -58,7 +58,7 @@ func (s Configuration) State() admin.State {
 	return state
 }
 
-// Policy returns the rules that hold.
+// Policy returns the rules in force.
 func (s Configuration) Policy() admin.Policy {
 	now := s.Now()
 	cfg := now.Config.Policy
@@ -160,7 +160,7 @@ func (s Configuration) Text() (admin.ConfigText, error) {
 	return t, nil
 }
 
-// Effective returns the configuration that holds, with its defaults.
+// Effective returns the configuration in force, with its defaults.
 func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 	if s.History == nil {
 		return admin.EffectiveConfig{}, admin.ErrNoFile
@@ -172,7 +172,7 @@ func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 	for i, u := range cfg.Upstreams {
 		if u.Skills == "" {
 			cfg.Upstreams[i] = u.WithDefaults()
-			cfg.Upstreams[i].Transport = u.Transport // what it is by default shows when it is tried
+			cfg.Upstreams[i].Transport = u.Transport // its default shows when it is tried
 		}
 	}
 	if e.Hidden = hidden; hidden == "" {
@@ -184,8 +184,8 @@ func (s Configuration) Effective() (admin.EffectiveConfig, error) {
 	return e, nil
 }
 
-// Check says what is wrong with a text, and what a reload of it would change. With blind, its
-// references are not looked up.
+// Check returns the mistakes in a text, and the changes that a reload of it would make. With blind,
+// its references are not looked up.
 func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	text := []byte(draft)
 	before := s.Now().Config
@@ -225,7 +225,7 @@ func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	return c
 }
 
-// MaskProblem says where a mask stands in place of a secret.
+// MaskProblem returns the place of a mask that replaces a secret.
 func MaskProblem(text []byte) []admin.Problem {
 	line, column := configtext.FindMask(text)
 	if line == 0 {
@@ -264,8 +264,8 @@ func (s Configuration) Save(draft, revision string) (admin.Reload, error) {
 	return admin.Reload{Applied: err == nil, Revision: state.Revision, Pending: state.Pending}, err
 }
 
-// InForce returns the configuration that holds. If it is still in its file, references in it are
-// read as in a draft, so that both can be compared.
+// InForce returns the configuration in force. If it is still in its file, references in it are read
+// as in a draft, so that both can be compared.
 func (s Configuration) InForce() *config.Loaded {
 	now := s.Now()
 	if s.File != nil {
@@ -280,7 +280,7 @@ func (s Configuration) InForce() *config.Loaded {
 	return &config.Loaded{Config: now.Config, Places: now.Places}
 }
 
-// Problems returns what is wrong, a problem for each line of a configuration.
+// Problems returns the problems in an error, one for each line of a configuration.
 func Problems(err error) (all []admin.Problem) {
 	if err == nil {
 		return nil

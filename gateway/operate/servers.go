@@ -21,24 +21,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// ServersPath is where replicas tell each other to disable and enable servers.
+// ServersPath is the path at which replicas tell each other to disable and enable servers.
 const ServersPath = "/servers"
 
-// Servers answers operators who ask for servers, and does what they want done to them. All fields
-// are required.
+// Servers answers operators who ask for servers, and runs their actions. All fields are required.
 type Servers struct {
 	Book    *Book
 	Replica string // that answers
 	Now     func() Now
-	// Rebuild puts the lock file as it is in force, and makes an upstream anew for an operator; "" for
-	// none.
+	// Rebuild applies the present lock file, and makes an upstream again for an operator; "" for none.
 	Rebuild func(ctx context.Context, upstream, by string) error
-	// Others has all other replicas serve a POST, with Asked. It returns those that did not.
+	// Others sends a POST for Asked to all other replicas. It returns those that did not serve it.
 	Others func(ctx context.Context, path string) (missing []string)
 	Log    *slog.Logger
 }
 
-// Now is the configuration that holds, and what it has made.
+// Now is the configuration in force, and the parts made of it.
 type Now struct {
 	Config config.Config // with its defaults
 	Status ConfigStatus
@@ -54,10 +52,10 @@ type Now struct {
 	// Described makes descriptions short.
 	Described *disclosure.Disclosure
 	Guards    []*pinning.Guard // of the upstreams that are pinned
-	Lock      pin.Lock         // what is approved, as it is in force
+	Lock      pin.Lock         // the approved definitions in force
 }
 
-// Catalog is what operators see of what servers offer, and have done about it. It answers no calls.
+// Catalog shows operators the offers of servers, and fetches them again. It answers no calls.
 type Catalog interface {
 	Status() []catalog.UpstreamView
 	Tools(upstream string) []mcp.Item
@@ -67,10 +65,10 @@ type Catalog interface {
 	Refresh(upstream string)
 }
 
-// ViewUsers are those who may use each view, by its name.
+// ViewUsers are the callers who may use each view, by its name.
 type ViewUsers map[string]*policy.Audiences
 
-// Refuse reports whether a caller may not use the view whose endpoint they come to.
+// Refuse reports whether a caller may not use the view that they call.
 func (u ViewUsers) Refuse(caller *mcp.Caller) bool {
 	users := u[caller.View]
 	return users != nil && users.First(caller) < 0
@@ -96,7 +94,7 @@ func (n Now) member(name string) (m Member, at int, ok bool) {
 	return n.Members[at], at, true
 }
 
-// Act does something to a server. Errors are those of admin.Deps.Act.
+// Act applies an action to a server. Errors are those of admin.Deps.Act.
 func (s Servers) Act(ctx context.Context, a admin.Action) (done admin.Acted, err error) {
 	m, _, ok := s.Now().member(a.Upstream)
 	if !ok {
@@ -134,7 +132,7 @@ func (s Servers) Act(ctx context.Context, a admin.Action) (done admin.Acted, err
 	return done, nil
 }
 
-// probe has a server probed, and its lists fetched again. failed is why the probe found nothing.
+// probe probes a server, and fetches its lists again. failed is why the probe found nothing.
 func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, failed *admin.Failure, err error) {
 	defer func() { s.Now().Catalog.Refresh(m.Config.Name) }()
 	if m.MCP == nil {
@@ -153,7 +151,7 @@ func (s Servers) probe(ctx context.Context, m Member) (steps []admin.ProbeStep, 
 	return steps, nil, err
 }
 
-// toggle disables or enables a server here. It reports whether it was not so before.
+// toggle disables or enables a server here. It reports whether that was a change.
 func (s Servers) toggle(a admin.Action) (changed bool) {
 	known := s.Book.Of(a.Upstream)
 	if a.What == admin.Disable {
@@ -185,8 +183,8 @@ func (s Servers) Asked(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Approve approves what was seen: the lock file as it is now, with these definitions, is written,
-// and in force here. Other replicas take it up as any new lock file. The error is that of admin.NotNow.
+// Approve approves definitions that were seen: it writes them into the present lock file, and applies
+// it here. Other replicas read it as any new lock file. The error is that of admin.NotNow.
 func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	s.Book.approving.Lock()
 	defer s.Book.approving.Unlock()
@@ -221,7 +219,7 @@ func (s Servers) Approve(wanted admin.PinApproval) (admin.Approved, error) {
 	return admin.Approved{Approved: len(all), File: file}, nil
 }
 
-// Pins returns what was seen that is not approved, of one upstream or, with "", of all.
+// Pins returns the definitions that were seen and are not approved, of one upstream or, with "", of all.
 func (s Servers) Pins(upstream string) (all []admin.Pin) {
 	now := s.Now()
 	for _, guard := range now.Guards {

@@ -16,10 +16,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// maxClientName bounds what is shown of a text with which a client describes itself, in bytes.
+// maxClientName bounds the shown part of a text with which a client describes itself, in bytes.
 const maxClientName = 256
 
-// SessionsPath is where replicas ask each other for their sessions.
+// SessionsPath is the path at which replicas ask each other for their sessions.
 const SessionsPath = "/sessions"
 
 // Sessions answers operators who ask for sessions of clients, and other replicas that ask for them.
@@ -28,12 +28,12 @@ type Sessions struct {
 	Self string // the name of this replica
 	List func() []session.Listed
 	End  func(ctx context.Context, user, id string) error
-	// Held is what is held of a session here, and the servers that show it other lists.
+	// Held counts what this replica holds of a session, and names the servers that show it other lists.
 	Held interface {
 		LoadOf(key string) live.Load
 		OwnLists(key string) []string
 	}
-	// Others sends a request to all other replicas, and has each answer heard.
+	// Others sends a request to all other replicas, and passes each answer to heard.
 	Others func(ctx context.Context, method, path string, heard func(replica string, status int, body []byte, err error))
 }
 

@@ -16,15 +16,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
-// mostWithheld bounds what is shown of the items that clients do not see.
+// mostWithheld bounds the shown items of those that clients do not see.
 const mostWithheld = 100
 
-// tokenBytes is how many bytes count as a token. Models differ, and so do texts; schemas have
-// between three and five bytes for each token.
+// tokenBytes is the number of bytes that count as a token. Models differ, and so do texts; schemas
+// have between three and five bytes for each token.
 const tokenBytes = 4
 
-// Tokens estimates how many tokens a host gives a model for a tool: for its name, its
-// description and its schema.
+// Tokens estimates the tokens of a tool in a model's context: of its name, its description and its
+// schema.
 func Tokens(tool mcp.Item) int {
 	size := 0
 	for _, name := range []string{"name", "description", "inputSchema"} {
@@ -169,7 +169,7 @@ func (m Member) steps(took []dialect.Step) []admin.ProbeStep {
 	return all
 }
 
-// credentials says with whose credential the gateway comes, without it.
+// credentials describes the credential that the gateway uses at the server, without showing it.
 func (m Member) credentials(status upstream.Status) admin.Credentials {
 	c := admin.Credentials{Type: cmp.Or(m.Config.Auth.Type, outbound.TypeNone), Whose: "gateway", State: "unknown",
 		Refused: status.UsersNeedLogin}
@@ -201,7 +201,7 @@ func (n Now) pinning(c upstream.Config) admin.Pinning {
 	return p
 }
 
-// Withheld returns what clients do not see of a server.
+// Withheld returns the items of a server that clients do not see.
 func Withheld(view catalog.UpstreamView, status upstream.Status) (all []admin.WithheldItem) {
 	for _, w := range view.Withheld {
 		all = append(all, admin.WithheldItem{List: w.List, Name: w.Name, Reason: w.Reason})

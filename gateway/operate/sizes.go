@@ -7,16 +7,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// sizes is how large the tools of a server were found to be, so that they are measured once.
+// sizes holds the measured sizes of a server's tools, so that they are measured once.
 type sizes struct {
 	seed        maphash.Seed // of sum
 	sum         uint64       // of the tools
-	by          any          // what has made their short form; nil before anything was measured
+	by          any          // the maker of their short form; nil before anything was measured
 	full, short int
 }
 
-// Sizes returns what measure says of all tools together. by is what makes their short form; while it
-// and the tools stay the same, nothing is measured again. A nil Server remembers nothing.
+// Sizes returns the sum of measure for all tools. by makes their short form; while it and the tools
+// stay the same, nothing is measured again. A nil Server remembers nothing.
 func (s *Server) Sizes(tools []mcp.Item, by any, measure func(mcp.Item) (full, short int)) (full, short int) {
 	var hash maphash.Hash
 	if s != nil {

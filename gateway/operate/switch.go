@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Upstream is what a switch stands in front of.
+// Upstream is a server behind a switch.
 type Upstream interface {
 	mcp.Handler
 	// Name is the configured name.
 	Name() string
 }
 
-// Off says who has disabled a server, and when.
+// Off names the operator who has disabled a server, and the time.
 type Off struct {
 	By string
 	At time.Time
@@ -34,8 +34,8 @@ type Switch struct {
 // errOff ends listening to a server that is disabled.
 var errOff = errors.New("the upstream is disabled")
 
-// Disable lets nothing begin at the server any more, and ends listening to it. Calls that run go
-// on to their end. It reports whether the server was enabled.
+// Disable stops new calls to the server, and ends listening to it. Running calls go on to their
+// end. It reports whether the server was enabled.
 func (s *Switch) Disable(by string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Switch) Disable(by string) bool {
 // Enable undoes Disable. It reports whether the server was disabled.
 func (s *Switch) Enable() bool { return s.off.Swap(nil) != nil }
 
-// Off returns who has disabled the server, nil while it is enabled.
+// Off returns the operator who has disabled the server, nil while it is enabled.
 func (s *Switch) Off() *Off { return s.off.Load() }
 
 // Guard returns a server that refuses calls while it is disabled.

@@ -14,7 +14,7 @@ type Wanted struct {
 	Kind     pin.Kind
 	Name     string
 	Digest   string // of the definition, as the lock file has it
-	// Keep says that what is approved of it stays approved, too.
+	// Keep says that its earlier approvals stay valid, too.
 	Keep bool
 }
 
@@ -27,7 +27,7 @@ func (f Finding) change(lock pin.Lock) pin.Change {
 }
 
 // Approve approves definitions that were seen, all or none: it changes the lock, and writes it to a
-// file. What is approved of a thing in the same call stays approved together. The errors say what
+// file. Several definitions of a thing in the same call are approved together. The errors say what
 // to do.
 func Approve(lock pin.Lock, file string, seen []Finding, wanted []Wanted) error {
 	type thing struct {

@@ -7,10 +7,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// Collector is a server whose definitions are collected, to be approved.
+// Collector is a server that has its definitions collected, to be approved.
 type Collector struct {
 	Server
-	// Collect takes each definition, as often as it comes. It may be called concurrently.
+	// Collect takes each definition, every time it comes. It may be called concurrently.
 	Collect func(upstream string, d pin.Definition)
 }
 

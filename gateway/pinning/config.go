@@ -4,11 +4,11 @@ import "fmt"
 
 // Modes of pinning.
 const (
-	// Off: servers may say what they like.
+	// Off: definitions are not checked.
 	Off = "off"
-	// Warn: what is not approved is reported, and shown.
+	// Warn: definitions that are not approved are reported, and shown.
 	Warn = "warn"
-	// Block: what is not approved is reported, and hidden until it is.
+	// Block: definitions that are not approved are reported, and hidden until they are.
 	Block = "block"
 )
 
@@ -27,10 +27,10 @@ type Config struct {
 	File string `yaml:"file"`
 }
 
-// Validate reports what is wrong with the section.
+// Validate reports the mistakes in the section.
 func (c Config) Validate() error { return CheckMode(c.Mode) }
 
-// CheckMode reports what is wrong with a mode; "" is fine.
+// CheckMode refuses an unknown mode; "" is allowed.
 func CheckMode(mode string) error {
 	switch mode {
 	case "", Off, Warn, Block:

@@ -12,27 +12,27 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// Bounds of what a guard remembers.
+// Bounds of a guard's memory.
 const (
 	maxJudged  = 20_000
 	maxPending = 10_000  // things
 	maxKept    = 4 << 20 // bytes of definitions that are not approved
 )
 
-// Server is what a guard stands in front of.
+// Server is a server behind a guard.
 type Server interface {
 	mcp.Handler
 	// Name is the configured name.
 	Name() string
 }
 
-// Finding is something that is not approved as it is now. Each is told once for each definition.
+// Finding is a definition that is not approved as it is now. Each is reported once.
 type Finding struct {
 	Upstream string
 	Kind     pin.Kind
 	Name     string // "" for instructions
 	New      bool   // nothing of this name is approved
-	// Differ are the members that are not as approved, for what is not new.
+	// Differ are the members that are not as approved; none for a new thing.
 	Differ []string
 	// Hidden are texts in it that people cannot see; see pin.Hidden.
 	Hidden []string
@@ -42,7 +42,7 @@ type Finding struct {
 	Definition mcp.Raw
 }
 
-// Guard is a server as far as it is approved. It may be used concurrently.
+// Guard is the approved part of a server. It may be used concurrently.
 type Guard struct {
 	server   Server
 	block    bool
@@ -60,8 +60,8 @@ type thing struct {
 	name string
 }
 
-// New returns a server as far as it is approved. mode is Warn or Block. found takes what is not
-// approved; it must not block.
+// New returns the approved part of a server. mode is Warn or Block. found takes definitions that
+// are not approved; it must not block.
 func New(server Server, mode string, approved *pin.Approved, found func(Finding)) *Guard {
 	return &Guard{
 		server: server, block: mode == Block, approved: approved, found: found,
@@ -72,15 +72,15 @@ func New(server Server, mode string, approved *pin.Approved, found func(Finding)
 // Name returns the name of the server.
 func (g *Guard) Name() string { return g.server.Name() }
 
-// Pending returns how many things were seen that are not approved, at most 10000.
+// Pending returns the number of things that were seen and are not approved, at most 10000.
 func (g *Guard) Pending() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.pending)
 }
 
-// Found returns what was seen that is not approved, sorted. It may be incomplete: definitions of
-// at most 4 MiB are kept.
+// Found returns the definitions that were seen and are not approved, sorted. It may be incomplete:
+// definitions of at most 4 MiB are kept.
 func (g *Guard) Found() (all []Finding) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +95,8 @@ func (g *Guard) Found() (all []Finding) {
 	return all
 }
 
-// Handle passes a call on. Of the answers it takes what is not approved, if that is to be
-// hidden; a call of such a thing is not passed on.
+// Handle passes a call on. In mode block, it removes definitions that are not approved from
+// answers, and refuses calls of such things.
 func (g *Guard) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if g.block && g.unknown(c) {
 		return nil, mcp.Errorf(failure.NotApproved, "%s: the gateway's operator has not approved this", c.Name)
@@ -114,8 +114,8 @@ func (g *Guard) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return reply, nil
 }
 
-// unknown reports whether a call is of something that is not approved in any form. What is
-// approved in another form is not in the catalog's lists, and so is not called.
+// unknown reports whether a call is of a thing that is not approved in any form. A thing approved
+// in another form is not in the catalog's lists, and so is not called.
 func (g *Guard) unknown(c *mcp.Call) bool {
 	switch c.Method {
 	case mcp.MethodToolsCall:
@@ -158,8 +158,8 @@ func (g *Guard) instructions(reply *mcp.Reply) *mcp.Reply {
 	return &less
 }
 
-// shows judges a definition, reports it the first time if it is not approved, and says whether
-// clients see it.
+// shows judges a definition and reports whether clients see it. A definition that is not approved
+// goes to found the first time.
 func (g *Guard) shows(kind pin.Kind, name string, definition mcp.Raw) bool {
 	key := sha256.Sum256(append([]byte(string(kind)+"\x00"+name+"\x00"), definition...))
 	g.mu.Lock()
@@ -179,7 +179,7 @@ func (g *Guard) shows(kind pin.Kind, name string, definition mcp.Raw) bool {
 	return approved || !g.block
 }
 
-// note remembers a judgement. first says that it is the first one of this definition.
+// note remembers a judgement. first is true for the first one of this definition.
 func (g *Guard) note(key [sha256.Size]byte, f Finding, approved bool) (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package review compares the lock file of a configuration with what upstreams say now. An operator
-// approves the differences.
+// Package review compares the lock file of a configuration with the upstreams' definitions now. An
+// operator approves the differences.
 //
-// It owns a review: what differs, what is approved of it, and writing the file. It leaves the lock file
-// and how definitions differ to internal/pin, and connecting to upstreams, whose definitions come to
-// Collect, to its caller. It starts no goroutines.
+// It owns a review: the differences, their approval, and writing the file. It leaves the lock file and
+// how definitions differ to internal/pin, and connecting to upstreams to its caller, which passes
+// definitions to Collect. It starts no goroutines.
 package review

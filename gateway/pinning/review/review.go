@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// Change is a difference between what is approved of an upstream and what it says now.
+// Change is a difference between an approved definition of an upstream and the present one.
 type Change struct {
 	pin.Change
-	more bool // what was approved stays approved
+	more bool // earlier approvals stay valid
 }
 
 // Hidden returns texts in it that people cannot see and models read.
@@ -29,16 +29,16 @@ func (c Change) Hidden() (all []string) {
 	return all
 }
 
-// Upstream is what a review has found at one upstream.
+// Upstream is the result of a review for one upstream.
 type Upstream struct {
 	Name    string
 	Found   int // definitions
 	Changes []Change
-	// Problem is why it could not be compared, "" if it was. What is approved of it stays.
+	// Problem is the reason why it could not be compared, "" if it was. Its approvals stay.
 	Problem string
 }
 
-// Review compares the lock file of a configuration with what the upstreams say now.
+// Review compares the lock file of a configuration with the upstreams' definitions now.
 type Review struct {
 	File      string
 	Fresh     bool // there is no lock file yet
@@ -52,10 +52,10 @@ type Review struct {
 	collected map[string]map[string]pin.Definition // by upstream, and by everything
 }
 
-// Seen compares the lock file of a configuration with what a gateway that runs has seen: the
-// only way to learn what each user sees of an upstream that gets the user's own credential. It
-// has nothing of what the gateway has not seen yet. There, a thing may be approved as it is for
-// several users.
+// Seen compares the lock file of a configuration with the definitions that a running gateway has
+// seen: only the gateway learns what each user sees of an upstream that gets the user's own
+// credential. It lacks what the gateway has not seen yet. At such upstreams, a thing may be
+// approved as it is for several users.
 func Seen(cfg config.Config, seen []admin.Pin) (*Review, error) {
 	r, err := Open(cfg)
 	if err != nil {
@@ -77,7 +77,7 @@ func Seen(cfg config.Config, seen []admin.Pin) (*Review, error) {
 	return r, nil
 }
 
-// seen returns the change that a gateway has seen. With more, what is approved stays approved.
+// seen returns the change that a gateway has seen. With more, earlier approvals stay valid.
 func (r *Review) seen(p admin.Pin, more bool) Change {
 	was := r.lock.Approved(p.Upstream, pin.Kind(p.List), p.Name)
 	return Change{pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Was: was, Is: []mcp.Raw{pin.Canonical(p.Definition)}},
@@ -97,8 +97,8 @@ func Open(cfg config.Config) (*Review, error) {
 	return r, nil
 }
 
-// Pinned returns a configuration with the upstreams that a review is about: those that are pinned, or
-// all if none is.
+// Pinned returns a configuration with the upstreams of a review: those that are pinned, or all if
+// none is.
 func Pinned(cfg config.Config) config.Config {
 	some := config.Pins(cfg)
 	cfg.Upstreams = slices.Clone(cfg.Upstreams)
@@ -111,7 +111,7 @@ func Pinned(cfg config.Config) config.Config {
 	return cfg
 }
 
-// Drop takes upstreams out of the review that are not configured any more.
+// Drop removes upstreams that are not configured any more.
 func (r *Review) Drop(cfg config.Config) {
 	for _, name := range slices.Sorted(maps.Keys(r.lock)) {
 		if !slices.Contains(cfg.UpstreamNames(), name) {
@@ -121,8 +121,8 @@ func (r *Review) Drop(cfg config.Config) {
 	}
 }
 
-// Compare compares what was collected of an upstream with what is approved. problem is why it could
-// not be asked, "" if it could.
+// Compare compares the collected definitions of an upstream with the approved ones. problem is why
+// it could not be asked, "" if it could.
 func (r *Review) Compare(upstream, problem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +150,7 @@ func (r *Review) Approve(upstream string, c Change) {
 // Save writes the lock file.
 func (r *Review) Save() error { return r.lock.Write(r.File) }
 
-// Collect takes a definition of an upstream, as often as it comes. It may be called concurrently.
+// Collect takes a definition of an upstream, every time it comes. It may be called concurrently.
 func (r *Review) Collect(upstream string, d pin.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
