@@ -14,7 +14,7 @@ import (
 // unknown is the decision on a name that does not exist.
 const unknown = "unknown"
 
-// Why a decision cannot be told.
+// Reasons why a decision cannot be determined.
 const (
 	untoldUndecided = "nothing was decided: a limit, or an error of the request, came first"
 	untoldName      = "no server had this name: whether one of the draft has it is not known"
@@ -24,7 +24,7 @@ const (
 	untoldPin       = "the draft hides what is not approved of this server"
 )
 
-// missingOf says what a record would have to have.
+// missingOf describes the missing parts of a record.
 var missingOf = []struct {
 	what policy.Missing
 	why  string
@@ -34,16 +34,16 @@ var missingOf = []struct {
 	{policy.MissingClaims, "claims of the token"},
 }
 
-// verdict is what the draft says of a call.
+// verdict is the decision of the draft on a call.
 type verdict struct {
 	Side
 	untold    string // why it cannot be told; "" if it can
-	unclear   bool   // the effect is told, and the rule is not
+	unclear   bool   // the effect is known, and the rule is not
 	unchecked bool
 }
 
-// decide decides on a call as a gateway with the draft would: who may sign in, which servers
-// there are, and then policy, with views.
+// decide decides on a call as a gateway with the draft would: by sign-in, by the configured
+// servers, and then by policy, with views.
 func (r *Replay) decide(ctx context.Context, c *record.Record) verdict {
 	untold := func(why string) verdict { return verdict{untold: why} }
 	switch {
@@ -96,7 +96,7 @@ func refused(why string) verdict {
 	return verdict{Side: Side{Decision: policy.Deny.String(), Why: why}}
 }
 
-// past is what is known of a call, with rules under which callers sign in or do not.
+// past returns the known facts of a call, under rules with or without sign-in.
 func (r *Replay) past(c *record.Record, s *side) policy.Past {
 	p := policy.Past{
 		Caller:   mcp.Caller{View: c.View},
@@ -130,7 +130,7 @@ func (r *Replay) arguments(c *record.Record) (arguments mcp.Raw, known bool) {
 }
 
 // sameRules reports whether the rules that could decide on a call are those in force, and the one
-// that did is among them. What they say is not known then, but it is what they say now.
+// that did is among them. Their decision is not known then, but it is the same now.
 func (r *Replay) sameRules(c *record.Record, now, held *policy.Outlook) bool {
 	if held == nil || !r.cfg.SameSignIn || slices.Contains(r.draft.Hides,
 		c.Upstream) != slices.Contains(r.current.Hides, c.Upstream) {
@@ -143,7 +143,7 @@ func (r *Replay) sameRules(c *record.Record, now, held *policy.Outlook) bool {
 		slices.Equal(r.draft.deciding(now), r.current.deciding(held))
 }
 
-// without says what is missing.
+// without describes the missing parts of a record.
 func without(missing policy.Missing) string {
 	var names []string
 	for _, m := range missingOf {

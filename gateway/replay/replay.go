@@ -18,7 +18,7 @@ const (
 	mostPending  = 100_000 // calls with further rounds
 )
 
-// Config says what is replayed.
+// Config is the input of a replay.
 type Config struct {
 	Draft Rules
 	// Current are the rules in force, nil if they are not known.
@@ -57,8 +57,8 @@ func New(cfg Config) (r *Replay, err error) {
 	return r, err
 }
 
-// Read replays a file of records, oldest first. What is no record is a problem of the report,
-// with its line. The error is that of ctx, or of reading.
+// Read replays a file of records, oldest first. A line that is no record is a problem of the
+// report. The error is that of ctx, or of reading.
 func (r *Replay) Read(ctx context.Context, file string, from io.Reader) error {
 	err := record.Lines(from, func(number int, line []byte) {
 		if ctx.Err() != nil {
@@ -74,7 +74,7 @@ func (r *Replay) Read(ctx context.Context, file string, from io.Reader) error {
 	return err
 }
 
-// Line replays a record. The error says why it is none.
+// Line replays a line with a record. The error says why it is none.
 func (r *Replay) Line(ctx context.Context, line []byte) error {
 	var c record.Record
 	if err := json.Unmarshal(line, &c); err != nil {

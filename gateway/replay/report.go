@@ -10,57 +10,57 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
-// What a draft changes, the most important first.
+// Kinds of changes by a draft, the most important first.
 const (
-	Refused = "refused" // what was allowed or asked about is refused
+	Refused = "refused" // an allowed call, or one that was asked about, is refused
 	Asked   = "asked"   // the user is asked, and was not
-	Allowed = "allowed" // what was refused or asked about is allowed
+	Allowed = "allowed" // a refused call, or one that was asked about, is allowed
 	Rule    = "rule"    // another rule decides the same
-	Untold  = "untold"  // cannot be told
+	Untold  = "untold"  // the decision cannot be determined
 )
 
 // Changes are all kinds of changes, the most important first.
 var Changes = []string{Refused, Asked, Allowed, Rule, Untold}
 
-// Report is what a replay has found out.
+// Report is the result of a replay.
 type Report struct {
-	// Calls is how many were replayed, the first at First, the last at Last. Others are calls
+	// Calls counts the replayed ones, the first at First, the last at Last. Others counts calls
 	// that need no decision of their own, such as lists.
 	Calls  int64     `json:"calls"`
 	Others int64     `json:"others"`
 	First  time.Time `json:"first,omitzero"`
 	Last   time.Time `json:"last,omitzero"`
-	// Same is how many calls are decided as they were, by the same rule; Changed is how many
-	// are not, by kinds of changes.
+	// Same counts the calls decided as they were, by the same rule; Changed counts the others, by
+	// kinds of changes.
 	Same    int64            `json:"same"`
 	Changed map[string]int64 `json:"changed"`
-	// Unclear is how many of Same are decided as they were, by a rule that cannot be told;
-	// Unchecked is how many calls were judged without the input schema of their tool.
+	// Unclear counts those of Same with a rule that cannot be determined; Unchecked counts the
+	// calls judged without the input schema of their tool.
 	Unclear   int64 `json:"unclear,omitempty"`
 	Unchecked int64 `json:"unchecked,omitempty"`
-	// Rows are the changes, the most important first. MoreRows is how many calls are in none.
+	// Rows are the changes, the most important first. MoreRows counts the calls in none of them.
 	Rows     []Row `json:"rows"`
 	MoreRows int64 `json:"more_rows,omitempty"`
 	// Unused are the rules of the draft that applied to no call, UnusedNow those in force; null
 	// if these are not known.
 	Unused    []Unused `json:"unused"`
 	UnusedNow []Unused `json:"unused_now"`
-	// Notes say what is not looked at.
+	// Notes tell what is not considered.
 	Notes []string `json:"notes,omitempty"`
-	// Problems are places where there is no record. MoreProblems is how many were left out.
+	// Problems are places without a record. MoreProblems counts those that were left out.
 	Problems     []Problem `json:"problems,omitempty"`
 	MoreProblems int64     `json:"more_problems,omitempty"`
 }
 
-// Row is calls of one user with one thing that change alike.
+// Row is a group of one user's calls of one thing that change alike.
 type Row struct {
 	Change string `json:"change"`
 	User   string `json:"user,omitempty"`
 	View   string `json:"view,omitempty"`
-	// What is what was called: kind:upstream/name, or the public name if no server had it.
+	// What is the called thing: kind:upstream/name, or the public name if no server had it.
 	What string `json:"what"`
 	Was  Side   `json:"was"`
-	// Now is nil if it cannot be told; Reason says why.
+	// Now is nil if it cannot be determined; Reason says why.
 	Now    *Side     `json:"now,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	Count  int64     `json:"count"`
@@ -90,7 +90,7 @@ func (s *Side) compare(other *Side) int {
 type Unused struct {
 	Rule string `json:"rule"`
 	At   string `json:"rule_at,omitempty"`
-	// Untold is to how many calls it may have applied: that cannot be told.
+	// Untold counts the calls that it may have applied to: that cannot be determined.
 	Untold int64 `json:"untold,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// rowKey is what calls of a row have in common.
+// rowKey is the part that the calls of a row have in common.
 type rowKey struct {
 	change, user, view, what, reason string
 	was, now                         Side

@@ -14,12 +14,12 @@ import (
 // mostReviews bounds the decisions that are remembered.
 const mostReviews = 100_000
 
-// Rules are what decides in a configuration.
+// Rules are the deciding parts of a configuration.
 type Rules struct {
 	Policy policy.Config
 	Views  []policy.View
-	// Upstreams are the names of those that are enabled; Hides are those of them of which
-	// what is not approved is hidden.
+	// Upstreams are the names of the enabled ones; Hides are those of them that hide definitions
+	// without approval.
 	Upstreams, Hides []string
 	// SignIn says that callers sign in, at one of Issuers.
 	SignIn  bool
@@ -32,13 +32,13 @@ type Rules struct {
 type side struct {
 	Rules
 	policy *policy.Policy
-	text   []string // of the rules, without what decides nothing
+	text   []string // of the rules, without the parts that decide nothing
 	known  map[reviewKey]*policy.Outlook
 
-	applied, may []int64 // how many calls each rule applied to, or may have
+	applied, may []int64 // number of calls that each rule applied to, or may have
 }
 
-// reviewKey is all that a decision depends on but the arguments.
+// reviewKey has all that a decision depends on, except the arguments.
 type reviewKey struct {
 	issuer, user, client, groups, view string
 	target                             mcp.Target
@@ -98,7 +98,7 @@ func (s *side) reviewed(ctx context.Context, past policy.Past) *policy.Outlook {
 	return o
 }
 
-// deciding are the rules that could decide.
+// deciding returns the rules that could decide.
 func (s *side) deciding(o *policy.Outlook) (texts []string) {
 	all := slices.Concat(o.Applies, o.MayApply)
 	slices.Sort(all)
@@ -126,7 +126,7 @@ func (s *side) view(name string) *policy.View {
 	return nil
 }
 
-// unused are the rules that applied to no call.
+// unused returns the rules that applied to no call.
 func (s *side) unused() (all []Unused) {
 	for i, r := range s.Policy.Rules {
 		if s.applied[i] == 0 {

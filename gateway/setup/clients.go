@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Snippet is what one client needs to find the gateway.
+// Snippet is the text that one client needs to find the gateway.
 type Snippet struct {
 	Client string `json:"client"`
-	// Where says where Text goes: a file, or a shell.
+	// Where is the place for Text: a file, or a shell.
 	Where string `json:"where"`
 	Text  string `json:"text"`
 }
 
-// Snippets returns what each client needs to find the gateway at a URL.
+// Snippets returns the text for each client to find the gateway at a URL.
 func Snippets(endpoint string) []Snippet {
 	type object = map[string]any
 	type remote struct {
@@ -58,8 +58,8 @@ type Known struct {
 	Shared       bool
 }
 
-// KnownFiles returns where clients keep their servers, on a system (as runtime.GOOS names it), for a
-// user. config is where programs keep their settings there: os.UserConfigDir.
+// KnownFiles returns the files in which clients keep their servers, on a system (as runtime.GOOS
+// names it), for a user. config is the directory of settings there: os.UserConfigDir.
 func KnownFiles(system, home, config string) []Known {
 	at := func(dir string, parts ...string) string { return path.Join(append([]string{dir}, parts...)...) }
 	user := at(config, "Code", "User")

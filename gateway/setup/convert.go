@@ -75,7 +75,7 @@ func (d *Draft) add(e entry) {
 	d.Servers = append(d.Servers, s)
 }
 
-// unique drops pairs whose name comes again.
+// unique drops pairs with a name that comes again.
 func unique(all []Pair, same func(a, b string) bool) (kept []Pair) {
 	for _, p := range all {
 		if !slices.ContainsFunc(kept, func(known Pair) bool { return same(known.Name, p.Name) }) {
@@ -91,7 +91,7 @@ func isURL(text string) bool {
 		!strings.ContainsAny(text, " \t\r\n")
 }
 
-// plainText says what an http URL to another machine means.
+// plainText notes the risk of an http URL to another machine.
 func (d *Draft) plainText(s Server) {
 	u, err := url.Parse(s.URL)
 	if err == nil && u.Scheme == "http" && !isHere(u.Hostname()) {
@@ -114,7 +114,7 @@ func isGateway(e entry) bool {
 	return err == nil && strings.EqualFold(e.name, "gatehouse") && isHere(u.Hostname())
 }
 
-// unwrap takes away what runs a command in a shell of Windows.
+// unwrap removes the shell of Windows around a command.
 func (e *entry) unwrap() {
 	if len(e.command) > 2 && strings.TrimSuffix(strings.ToLower(path.Base(e.command[0])), ".exe") == "cmd" &&
 		strings.EqualFold(e.command[1], "/c") {
@@ -122,7 +122,7 @@ func (e *entry) unwrap() {
 	}
 }
 
-// unwrapRemote takes away mcp-remote, with which clients that know only programs reach a URL.
+// unwrapRemote removes mcp-remote, with which clients that know only programs reach a URL.
 func (e *entry) unwrapRemote() {
 	at := slices.IndexFunc(e.command,
 		func(arg string) bool { return arg == "mcp-remote" || strings.HasPrefix(arg, "mcp-remote@") })

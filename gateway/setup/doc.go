@@ -1,8 +1,7 @@
-// Package setup makes a first configuration of what people have already. That is the files in which
-// clients keep their servers, a URL, or a command.
+// Package setup makes a first configuration of the servers that people have already: in files of
+// clients, URLs or commands.
 //
-// It owns reading these, which are anybody's words, the names of servers, what of them is a secret
-// and becomes a reference, the text of the configuration, and what each client needs to find the
-// gateway. It leaves files and the environment to cmd, and trying the servers to gateway. It starts
-// no goroutines.
+// It owns reading these untrusted texts, the names of servers, the secrets that become references,
+// the text of the configuration, and what each client needs to find the gateway. It leaves files
+// and the environment to cmd, and trying the servers to gateway. It starts no goroutines.
 package setup

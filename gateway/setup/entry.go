@@ -21,7 +21,7 @@ type entry struct {
 	notes   []string
 }
 
-// Members of an entry that mean nothing to a gateway, and those that it has another place for.
+// Members of an entry that a gateway does not need, and those that it has another place for.
 var (
 	silent = []string{"type", "transport", "transportType", "name", "description", "title", "version", "source", "gallery",
 		"icon", "iconUrl", "tags"}
@@ -131,7 +131,7 @@ func plain(raw json.RawMessage) string {
 	return text(raw)
 }
 
-// shown makes a word of somebody's text safe to print.
+// shown makes a word of an untrusted text safe to print.
 func shown(word string) string {
 	word = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

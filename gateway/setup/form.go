@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	// programName matches what starts a line with a command.
+	// programName matches the begin of a line with a command.
 	programName = regexp.MustCompile(`^[\pL\pN_.~@/\\][\pL\pN_.~@/\\:+ ()-]*$`)
-	// sentence matches the end of a line that is for people.
+	// sentence matches the end of a line of prose.
 	sentence = regexp.MustCompile(`\pL[.:?!,;]$`)
 	tomlHead = regexp.MustCompile(`(?m)^\s*\[+\s*[\w."'-]+`)
 	yamlLine = regexp.MustCompile(`^(?:- )?["']?[\w.-]+["']?:(?:\s|$)|^- |^---`)
@@ -40,7 +40,7 @@ func utf8Text(text string) string {
 	return string(utf16.Decode(units))
 }
 
-// unfenced returns what stands in the first fence of a document in Markdown.
+// unfenced returns the content of the first fence of a document in Markdown.
 func unfenced(text string) string {
 	before, rest, has := strings.Cut("\n"+text, "\n```")
 	if !has || strings.TrimSpace(before) != "" {
@@ -51,7 +51,7 @@ func unfenced(text string) string {
 	return strings.TrimSpace(inside)
 }
 
-// notALine says what a line looks like that is neither a URL nor a command, nil if it is one.
+// notALine returns the error for a line that is neither a URL nor a command, nil if it is one.
 func notALine(line string, words []string) error {
 	shell := slices.IndexFunc(words, func(word string) bool { return slices.Contains(shellOnly, word) })
 	for len(words) > 1 && isAssignment(words[0]) {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// member is one of an object, in the order of the text.
+// member is a member of an object, in the order of the text.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// members returns those of an object; none if it is no object.
+// members returns the members of an object; none for another value.
 func members(raw json.RawMessage) (all []member) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
@@ -44,7 +44,7 @@ func find(all []member, name string) json.RawMessage {
 	return nil
 }
 
-// readJSON reads the file of a client, wherever it has its servers.
+// readJSON reads the file of any client, with its servers in different places.
 func (d *Draft) readJSON(text string) error {
 	raw := json.RawMessage(withoutComments(text))
 	if err := json.Unmarshal(raw, new(any)); err != nil {
@@ -126,7 +126,7 @@ func (d *Draft) readServers(raw json.RawMessage) {
 	}
 }
 
-// readInputs reads what VS Code asks its user for.
+// readInputs reads the descriptions of values that VS Code asks its user for.
 func (d *Draft) readInputs(raw json.RawMessage) {
 	var inputs []struct{ ID, Description string }
 	if json.Unmarshal(raw, &inputs) != nil {
@@ -138,8 +138,8 @@ func (d *Draft) readInputs(raw json.RawMessage) {
 	}
 }
 
-// withoutComments makes JSON of the JSON with comments and trailing commas that editors write. Lines
-// stay where they are.
+// withoutComments removes comments and trailing commas, which editors write, from JSON. Lines stay
+// where they are.
 func withoutComments(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -91,7 +91,7 @@ func (d *Draft) readAdd(words []string) {
 	d.add(e)
 }
 
-// split splits a line into words as a shell does, without putting anything in place of variables.
+// split splits a line into words as a shell does, without expanding variables.
 func split(line string) (words []string, err error) {
 	var b strings.Builder
 	inWord := false

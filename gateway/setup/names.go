@@ -13,7 +13,7 @@ import (
 // mostName bounds the name of a server, which stands in front of the names of its tools.
 const mostName = 24
 
-// nameParts matches what the name of a server consists of.
+// nameParts matches the parts of a server's name.
 var nameParts = regexp.MustCompile(`[A-Za-z0-9]+`)
 
 // serverName makes a name that a configuration may have.
@@ -29,7 +29,7 @@ func serverName(text string) string {
 		name = strings.TrimRight(name[:mostName], "-")
 	}
 	if strings.EqualFold(name, "gatehouse") {
-		return "server" // gatehouse is in front of what the gateway asks users itself
+		return "server" // gatehouse is the prefix of questions of the gateway itself
 	}
 	return name
 }
@@ -63,7 +63,7 @@ func nameOfURL(raw string) string {
 	return serverName(labels[0])
 }
 
-// runners are programs that run what their first argument names.
+// runners are programs that run the package that their first argument names.
 var runners = []string{"npx", "bunx", "uvx", "pipx", "pnpm", "pnpx", "yarn", "npm", "uv", "bun", "deno", "node",
 	"python", "python3", "docker", "podman", "dlx", "exec", "run", "x", "cmd", "sh", "bash", "env"}
 
@@ -92,7 +92,7 @@ func nameOfCommand(command []string) string {
 	return serverName(short)
 }
 
-// variableParts matches what the name of a variable consists of.
+// variableParts matches the parts of a variable's name.
 var variableParts = regexp.MustCompile(`[A-Za-z0-9]+`)
 
 // variableName makes the name of a variable.

@@ -11,19 +11,19 @@ import (
 )
 
 // converter makes the values of one server: secrets become references to the environment, and the
-// references of clients become ours.
+// references of clients become the gateway's.
 type converter struct {
 	d      *Draft
 	server *Server
 }
 
-// reference matches what clients put values in place of. Claude Code and Gemini write ${NAME} and
-// ${NAME:-default}, Cursor, VS Code and Windsurf ${env:NAME} and ${input:id}, opencode {env:NAME}.
+// reference matches the references that clients replace by values. Claude Code and Gemini write ${NAME}
+// and ${NAME:-default}, Cursor, VS Code and Windsurf ${env:NAME} and ${input:id}, opencode {env:NAME}.
 var reference = regexp.MustCompile(`\$\{([^{}$]*)\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 var clientVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand writes the references of clients as ours. The defaults of a secret are secret, too.
+// expand writes the references of clients as the gateway's. The defaults of a secret are secret, too.
 func (c converter) expand(text string, secret bool) string {
 	var b strings.Builder
 	done := 0
@@ -39,7 +39,7 @@ func (c converter) expand(text string, secret bool) string {
 	return b.String() + escaped(text[done:])
 }
 
-// reference returns what stands for the inside of ${...}.
+// reference returns the replacement for the inside of ${...}.
 func (c converter) reference(inside string, secret bool) string {
 	kind, name, has := strings.Cut(inside, ":")
 	switch {
@@ -70,11 +70,11 @@ func (c converter) reference(inside string, secret bool) string {
 	return "$${" + inside + "}"
 }
 
-// escaped makes text of what would be a reference of ours.
+// escaped escapes a text that would be a reference of the gateway's.
 func escaped(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
-// refer notes that a variable is needed, and returns the reference to it. If another one has the name
-// with another value, it gets the name of the server in front.
+// refer records a needed variable, and returns the reference to it. If another one has the name with
+// another value, it gets the name of the server in front.
 func (c converter) refer(name, value, why string) string {
 	name = name[:min(len(name), 128)]
 	free, longer := name, variableName(c.server.Name+" "+name)
@@ -100,7 +100,7 @@ func (c converter) hide(name, value, why string) string {
 	return c.refer(variableName(name), value, why)
 }
 
-// refers reports whether a client puts something into a value, so that it has no secret itself.
+// refers reports whether a client replaces a part of a value, so that it has no secret itself.
 func refers(value string) bool { return reference.MatchString(value) }
 
 // variable makes the value of a variable of a process.
@@ -127,8 +127,8 @@ func (c converter) header(h Pair) string {
 	return c.hide(name, h.Value, why)
 }
 
-// clean expands a value that is no secret by its name. If it has a secret in it nevertheless, all of
-// it becomes a reference.
+// clean expands a value that is no secret by its name. If it has a secret nevertheless, all of it
+// becomes a reference.
 func (c converter) clean(value, name, why string, secret bool) string {
 	if configtext.SecretValue(reference.ReplaceAllString(value, "")) {
 		return c.hide(name, value, why)

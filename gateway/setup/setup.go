@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds of what is read.
+// Bounds of the texts that are read.
 const (
 	MostBytes   = 1 << 20
 	mostServers = 200
@@ -31,7 +31,7 @@ type Server struct {
 // Pair is a header or a variable. Its value may have references.
 type Pair struct{ Name, Value string }
 
-// Variable is something that the environment of the gateway has to have, since the configuration
+// Variable is a variable that the environment of the gateway must have, since the configuration
 // refers to it.
 type Variable struct {
 	Name string `json:"name"`
@@ -40,20 +40,20 @@ type Variable struct {
 	value string // as the client had it
 }
 
-// Note is something that could not be taken over, or that one should know. Server is "" if it is
-// about all.
+// Note is a remark about a setting that could not be taken over, or that users should know. Server
+// is "" if it is about all.
 type Note struct {
 	Server string `json:"server,omitempty"`
 	Text   string `json:"text"`
 }
 
-// Draft is what was read.
+// Draft holds the servers that were read.
 type Draft struct {
 	Servers   []Server
 	Variables []Variable
 	Notes     []Note
 
-	dir    string            // whose servers are wanted, "" for all
+	dir    string            // directory of the wanted servers, "" for all
 	inputs map[string]string // descriptions of what VS Code asks its user, by their ids
 }
 
@@ -166,7 +166,7 @@ func (d *Draft) has(name string) (n int) {
 	return n
 }
 
-// rename writes another reference in place of one.
+// rename replaces a reference by another one.
 func (d *Draft) rename(was, is string) {
 	for i := range d.Servers {
 		s := &d.Servers[i]
@@ -196,7 +196,7 @@ func (d *Draft) Avoid(taken []string) {
 	d.Servers = mine
 }
 
-// SignIn takes note of whether a server wants its users to sign in. It reports whether that is new.
+// SignIn records whether a server wants its users to sign in. It reports whether that is a change.
 func (d *Draft) SignIn(name string, wanted bool) (changed bool) {
 	for i := range d.Servers {
 		if s := &d.Servers[i]; s.Name == name && s.OAuth != wanted && (!wanted || s.canSignIn()) {
@@ -222,15 +222,15 @@ func (d *Draft) Open() *Draft {
 	return &open
 }
 
-// canSignIn reports whether nothing else proves to a server who asks, and tokens are safe on their way.
+// canSignIn reports whether the server has no other credential, and tokens are safe in transit.
 func (s Server) canSignIn() bool {
 	u, err := url.Parse(s.URL)
 	return err == nil && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") &&
 		(u.Scheme == "https" || u.Scheme == "http" && isHere(u.Hostname()))
 }
 
-// Values are the variables of which the client's file has the values, for trying the servers. They
-// are never written.
+// Values returns the variables with values in the client's file, for trying the servers. They are
+// never written.
 func (d *Draft) Values() map[string]string {
 	values := make(map[string]string)
 	for _, v := range d.Variables {

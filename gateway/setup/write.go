@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// head is what stands in front of the servers.
+// head is the text in front of the servers.
 const head = `# docs/configuration.md says how this file is read, and config.example.yaml has every key.
 # "gatehouse check --config FILE --connect" says what is wrong with it, and tries each server.
 
@@ -130,8 +130,8 @@ func mapping(pairs []Pair) *yaml.Node {
 	return n
 }
 
-// scalar writes a text so that nothing reads it as something else. What is hard to see is written
-// with escapes.
+// scalar writes a text so that no parser reads it as something else. Invisible characters are
+// written with escapes.
 func scalar(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	if text == "" || strings.ContainsAny(text, "${}\"'\\#:,[]\n") || shown(text) != text {
