@@ -109,8 +109,8 @@ func (c *current) RootsChanged(session string) {
 	}
 }
 
-// Tell passes an event of an upstream to a client's session (upstream.Clients): log messages through
-// the client's listening call, so that hooks see them, and the gateway's own events at once.
+// Tell passes an event of an upstream to a client's session (upstream.Clients). Log messages pass
+// through the client's listening call, so that hooks see them, and the gateway's own events go at once.
 func (c *current) Tell(server, session string, e mcp.Event) {
 	if now := c.graph(); e.Method != mcp.NoteMessage {
 		c.front.Sessions.Tell(session, e)

@@ -18,8 +18,8 @@ import (
 const loopbackName = "loopback"
 
 const (
-	// roleApprover is the role of those who come with an access token for the gateway in place of
-	// a token of admin.api: they see and decide on the calls that wait for them, and nothing else.
+	// roleApprover is the role of people with an access token for the gateway in place of a token
+	// of admin.api. They see and decide on the calls that wait for them, and nothing else.
 	roleApprover = "approver"
 	// Approvers stands for operators and approvers, for what both may.
 	Approvers = RoleViewer + " or " + roleApprover

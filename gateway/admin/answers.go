@@ -143,7 +143,7 @@ type Replica struct {
 // Reload is the result of a reload.
 type Reload struct {
 	Applied  bool   `json:"applied"`
-	Revision string `json:"revision,omitempty"` // of the configuration that holds
+	Revision string `json:"revision,omitempty"` // of the configuration in force
 	// Problems are the reasons why nothing was changed.
 	Problems []Problem `json:"problems,omitempty"`
 	// Pending are the keys that wait for a restart.

@@ -85,7 +85,7 @@ type Deps struct {
 	Log *slog.Logger
 }
 
-// Servers are those of the configuration that holds.
+// Servers are those of the configuration in force.
 type Servers interface {
 	Upstreams() []Upstream
 	// Server returns one server. The error is ErrNoServer.

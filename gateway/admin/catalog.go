@@ -34,7 +34,7 @@ type ListQuestion struct {
 	Client string   `json:"client,omitempty"`
 	Claims mcp.Raw  `json:"claims,omitempty"`
 	View   string   `json:"view,omitempty"`
-	// Capabilities are what the client declares: a ClientCapabilities object. Default: nothing.
+	// Capabilities are those that the client declares: a ClientCapabilities object. Default: nothing.
 	Capabilities mcp.Raw `json:"capabilities,omitempty"`
 	// Name asks for the entries of this public name, upstream/name, alone, with their definitions.
 	Name string `json:"name,omitempty"`

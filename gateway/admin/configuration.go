@@ -108,8 +108,8 @@ const (
 	longestWait = 20 * time.Second
 )
 
-// checkConfig looks references up only for operators who may change the file: others would learn
-// which variables and files there are, and what is in them.
+// checkConfig looks references up only for operators who may change the file. Others would learn
+// which variables and files there are, and their contents.
 func checkConfig(ctx context.Context, a *API, who Operator, d ConfigDraft) (c ConfigCheck, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()

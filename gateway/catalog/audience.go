@@ -34,7 +34,7 @@ func (a *audience) over(base *snapshot, own func() map[int]sourceState) *snapsho
 	return a.seen
 }
 
-// renew says that own would return something new.
+// renew records that own would return something new.
 func (a *audience) renew() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,8 +183,8 @@ func classOf(caps mcp.Raw) string {
 	return string(declared.Object())
 }
 
-// classTable has the classes of clients as which one upstream is looked at; declaresNothing only as long as
-// a caller waits for the first look as such a client. It is safe for concurrent use.
+// classTable has the classes of clients as which one upstream is looked at. It has declaresNothing only as
+// long as a caller waits for the first look as such a client. It is safe for concurrent use.
 type classTable struct {
 	wake chan struct{} // holds one value: there is a class to look at
 

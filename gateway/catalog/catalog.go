@@ -49,8 +49,8 @@ type Source struct {
 	// upstream is asked for its lists on behalf of each user, when the user calls, and
 	// never by the gateway itself.
 	PerUser bool
-	// ByClass says that the upstream may show something else to clients that declare less,
-	// so that it is looked at as such a client, too.
+	// ByClass says that the upstream may show something else to clients that declare less. It is
+	// then looked at as such a client, too.
 	ByClass bool
 	// Keeps reports whether the upstream keeps something for a client from one call to the
 	// next, such as a session or a process; nil if it does not.

@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// directory answers resources/directory/read (skills extension, Reading Directories), only
-// for directories within skills: a directory above them would name skills that the caller
-// may not know of. An upstream need not support directories: the gateway knows the files of
-// a skill or, if not, which of them are listed.
+// directory answers resources/directory/read (skills extension, Reading Directories), only for
+// directories within skills. A directory above them would name skills that the caller may not know
+// of. An upstream need not support directories: the gateway knows the files of a skill or, if not,
+// which of them are listed.
 func (l Lens) directory(ctx context.Context) (*mcp.Reply, error) {
 	l, to, err := l.routeURI(ctx)
 	if err != nil {

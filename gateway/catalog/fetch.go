@@ -155,8 +155,8 @@ func (f *fetched) add(page *mcp.List, first bool, most int) {
 	}
 }
 
-// lookAgain looks at the upstream as clients that declare less, after these lists of it were
-// fetched: as one that declares nothing and, if that sees something else, as each class.
+// lookAgain looks at the upstream as clients that declare less, after a fetch of these lists. It
+// looks as one that declares nothing and, if that sees something else, as each class.
 func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	if !w.s.byClass || which == 0 {
 		return

@@ -240,7 +240,7 @@ func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet
 	return all
 }
 
-// SignedIn records that a user has signed in or out at an upstream: its lists are asked for again
+// SignedIn records that a user has signed in or out at an upstream. Its lists are fetched again
 // when the user calls, and listening clients of the user hear that they should look.
 func (c *Catalog) SignedIn(upstream string, caller *mcp.Caller) {
 	if c.users == nil {

@@ -221,10 +221,10 @@ func same(a, b mcp.Raw) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// mentions reports whether JSON text may have a member named uri, resourceUri or
-// ui/resourceUri: whether any string ends like one of these, or has an escape that may
-// stand for one of their letters. Quotation marks inside a string are escaped, so the
-// content of a text is never taken for a member.
+// mentions reports whether JSON text may have a member named uri, resourceUri or ui/resourceUri. It
+// looks for strings that end like one of these, or have an escape that may stand for one of their
+// letters. Quotation marks inside a string are escaped, so the content of a text is never taken for
+// a member.
 //
 // Every result passes through here, whatever its size. Large results usually consist of
 // long texts, with few quotation marks to look at; in places with many, the search compares

@@ -289,8 +289,8 @@ func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, list
 	return later
 }
 
-// outdated returns the wanted lists of the call's session that have to be fetched, by upstream:
-// those with news, and those that differ from a list that has changed.
+// outdated returns the wanted lists of the call's session that have to be fetched, by upstream.
+// These have news, or differ from a list that has changed.
 func (o *sessions) outdated(call *mcp.Call, want kindSet) (due map[string]kindSet, later bool) {
 	due, failed := o.table.outdated(call.Session)
 	if shown := o.table.shown(call.Session); shown != nil {

@@ -45,8 +45,8 @@ type sourceState struct {
 	// halfSeen says that the upstream may show something else to clients that declare less, and has
 	// not been looked at as one that declares nothing.
 	halfSeen bool
-	// classes has what the upstream shows to clients that declare less than the gateway, by
-	// class; nil for an upstream that shows the same to all. See looks.
+	// classes has the lists for clients that declare less than the gateway, by class; nil for an
+	// upstream that shows the same to all. See looks.
 	classes map[string]*sourceState
 }
 

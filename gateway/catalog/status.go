@@ -87,7 +87,7 @@ func (c *Catalog) Offered(call *mcp.Call) []mcp.Item {
 type Shown struct {
 	List  string   `json:"list"`  // as in Withheld
 	Names []string `json:"names"` // that clients see
-	// Targets are what these names stand for.
+	// Targets are the targets of these names.
 	Targets []mcp.Target `json:"-"`
 }
 

@@ -50,8 +50,8 @@ type taskID struct {
 const (
 	taskVersion = 2
 	maxSealed   = 8 << 10 // bytes of its text
-	// A task can be asked for as long as its server says that the task lives, within these
-	// bounds: later the server may have given the id to another task.
+	// The id of a task is valid for the life that its server states, within these bounds. Later the
+	// server may have given the id to another task.
 	leastTaskLife = 24 * time.Hour
 	mostTaskLife  = 30 * 24 * time.Hour
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// upstreamSubscription is the part of a listen call at one upstream: a listen call there,
-// which is repeated whenever it is lost, as long as the client listens.
+// upstreamSubscription is the part of a listen call at one upstream. It repeats a listen call there
+// whenever that is lost, as long as the client listens.
 type upstreamSubscription struct {
 	c      *Catalog
 	s      *source

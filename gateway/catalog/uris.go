@@ -15,7 +15,7 @@ import (
 )
 
 // skillIndex finds the skill that a URI belongs to, by the original URIs of the skills'
-// directories: exactly, and in a normal form of their other spellings. It also contains
+// directories. It compares exactly, and in a normal form of other spellings. It also contains
 // withheld skills: their files must not pass for something else.
 type skillIndex struct {
 	keys  map[string]string // by root

@@ -20,7 +20,7 @@ type limit struct {
 	beyond string
 }
 
-// subject is what a limit is about.
+// subject is the subject of a limit.
 type subject string
 
 const (

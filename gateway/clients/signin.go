@@ -77,7 +77,7 @@ type Server struct {
 // Entry describes how a client gets in at a server.
 type Entry struct {
 	Client string `json:"client"`
-	// In says that it gets in, How in which way.
+	// In says that it gets in, How says how.
 	In  bool   `json:"in"`
 	How string `json:"how"`
 	// Change is what to do for it; "" for nothing.

@@ -59,19 +59,19 @@ type Config struct {
 	// PublicURL is the URL of the endpoint as clients write it. Its path is the path that is
 	// served. Default http://<listen>/mcp.
 	PublicURL string `yaml:"public_url"`
-	// Auth says how callers prove who they are.
+	// Auth identifies callers.
 	Auth auth.Config `yaml:"auth"`
-	// Sessions says what is kept for stateful clients.
+	// Sessions has the store of stateful clients' sessions.
 	Sessions session.Config `yaml:"sessions"`
 	// Vault has the keys for the tokens of users' own accounts at servers (upstreams[].auth.type
 	// user_oauth).
 	Vault vault.Config `yaml:"vault"`
-	// Accounts says how users sign in at the pages for accounts of their own at servers.
+	// Accounts configures the pages for users' own accounts at servers.
 	Accounts accounts.Config `yaml:"accounts"`
-	// Replicas says how gateways with one session store find each other.
+	// Replicas lets gateways with one session store find each other.
 	Replicas cluster.Config `yaml:"replicas"`
-	// Policy says what callers may do. Required with auth.mode oauth. Without authentication
-	// and without this section, everything is allowed.
+	// Policy decides what callers may do. Required with auth.mode oauth. Without authentication and
+	// without this section, everything is allowed.
 	Policy policy.Config `yaml:"policy"`
 	// Limits bound how often something is used. Default none.
 	Limits policy.Limits `yaml:"limits"`
@@ -81,26 +81,26 @@ type Config struct {
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
 	// required.
 	Upstreams []upstream.Config `yaml:"upstreams"`
-	// Naming says how names of different upstreams are distinguished.
+	// Naming distinguishes names of different upstreams.
 	Naming catalog.Config `yaml:"naming"`
-	// Disclosure says how tools are described. Default: in full.
+	// Disclosure selects the descriptions of tools. Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Views are further endpoints, each with a selection of what policy allows. Default none.
 	Views []view.Config `yaml:"views"`
 	// Pinning holds upstreams to their approved definitions. Default: off.
 	Pinning pinning.Config `yaml:"pinning"`
-	// Skills says how skills are offered to hosts that know no form of them.
+	// Skills offers skills to hosts that know no form of them.
 	Skills loadskill.Config `yaml:"skills"`
-	// HTTP says what the endpoint accepts and how it answers. The hosts in listen and
-	// public_url are always allowed.
+	// HTTP bounds requests to the endpoint and its answers. The hosts in listen and public_url are
+	// always allowed.
 	HTTP front.Config `yaml:"http"`
 	// Connections bounds the connections of clients.
 	Connections doorway.Config `yaml:"connections"`
-	// Audit says where records of decisions go. Default: nothing is recorded.
+	// Audit has the sinks for records of decisions. Default: nothing is recorded.
 	Audit audit.Config `yaml:"audit"`
-	// Tracing says where traces go. Default: nothing is traced.
+	// Tracing has the collector of traces. Default: nothing is traced.
 	Tracing tracing.Config `yaml:"tracing"`
-	// Telemetry says what the gateway reports about itself.
+	// Telemetry has the reports of the gateway about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
 	// Admin has the API and the console for operators.
 	Admin Admin `yaml:"admin"`
@@ -281,8 +281,8 @@ func everyHost(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// plainPath matches paths that have only one spelling, so that they can be compared byte by
-// byte: no escapes, no dot segments, no empty segments.
+// plainPath matches paths that can be compared byte by byte: no escapes, no dot segments, no empty
+// segments.
 var plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
 
 func checkPublicURL(raw string) error {

@@ -44,8 +44,8 @@ type Summary struct {
 	Redirects []Redirect `json:"redirects,omitempty"`
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
 	Clients []clients.Entry `json:"clients,omitempty"`
-	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
-	// of their agents should say. Both are "" if everything is described in full.
+	// Disclosure names the clients that get short descriptions of tools. Prompt is a text for the
+	// system prompt of their agents. Both are "" if everything is described in full.
 	Disclosure string `json:"disclosure,omitempty"`
 	Prompt     string `json:"prompt,omitempty"`
 }

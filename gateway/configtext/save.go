@@ -18,8 +18,8 @@ func FindMask(text []byte) (line, column int) {
 	return 1 + bytes.Count(before, []byte("\n")), at - bytes.LastIndexByte(before, '\n')
 }
 
-// Replace replaces a file as a whole: its readers see the old text or the new one. The new file has the mode of the old one, and its
-// owner if that is allowed. A link stays, and the file that it leads to is replaced. still is called last; its error means that
+// Replace replaces a file as a whole: readers see the old text or the new one. The new file has the old one's mode, and
+// its owner if that is allowed. A link stays; its target is replaced. still is called last; its error means that
 // nothing is replaced.
 func Replace(path string, text []byte, still func() error) error {
 	path, err := filepath.EvalSymlinks(path)

@@ -27,7 +27,7 @@ type stepRow struct {
 	Start, Took     time.Duration
 	At, Width       int
 	Bar             string // the class of the bar
-	Within          string // the step of which it is a part, "" for none
+	Within          string // the step that it is a part of, "" for none
 	FirstOfItsRound bool
 }
 

@@ -129,7 +129,7 @@ func (c asCaller) question() (admin.ListQuestion, error) {
 	}, err
 }
 
-// capabilities are what the client declares, as one object.
+// capabilities returns those that the client declares, as one object.
 func (c asCaller) capabilities() (mcp.Raw, error) {
 	all := make(map[string]map[string]any)
 	for _, d := range c.Declares {

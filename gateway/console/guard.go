@@ -128,7 +128,7 @@ func (g *Guard) setSession(w http.ResponseWriter, id string) {
 }
 
 // alias reports whether a request is for another name of this machine than that in the console's own
-// URL, to which the issuer sends browsers back: cookies of the one are not sent to the other.
+// URL. The issuer sends browsers back to that, without the cookies of the other name.
 func (g *Guard) alias(r *http.Request) bool {
 	return !g.secure && !strings.EqualFold(r.Host, strings.TrimPrefix(g.url, "http://"))
 }

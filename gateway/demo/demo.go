@@ -34,9 +34,9 @@ type Options struct {
 	Listen string
 	// Admin is the address of the console in Config, on this machine; "" for no console.
 	Admin string
-	// SignIn makes everyone sign in at the gateway's own authorization server, behind which a
-	// page of users stands in for an identity provider, and gives users different rights. Tokens
-	// are for one URL, so Listen must then be a loopback IP address with its port.
+	// SignIn makes everyone sign in at the gateway's own authorization server, and gives users
+	// different rights. A page of users stands in for the identity provider behind it. Tokens are
+	// for one URL, so Listen must then be a loopback IP address with its port.
 	SignIn bool
 	// Offline stops the gateway from fetching clients' metadata documents; such clients have
 	// to register instead.

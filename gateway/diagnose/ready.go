@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// ExcludeStore is the check that a balancer can exclude, as in /readyz?exclude=store: without the store all replicas are alike,
-// and still serve calls without a session.
+// ExcludeStore is the check that a balancer can exclude, as in /readyz?exclude=store. Without the store all replicas
+// are alike, and still serve calls without a session.
 const ExcludeStore = "store"
 
 // Serving holds the facts that readiness depends on, at a moment.

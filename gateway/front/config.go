@@ -49,8 +49,8 @@ type Config struct {
 	// AllowedHosts are host names, without port, that requests may have in Host, in addition
 	// to localhost, 127.0.0.1 and ::1.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// Clients says which clients are served: ClientsAll, the default, or ClientsStateless,
-	// those without sessions (2026-07-28 and later).
+	// Clients selects the clients to serve: ClientsAll, the default, or ClientsStateless, those
+	// without sessions (2026-07-28 and later).
 	Clients string `yaml:"clients"`
 	// SSEPath is the path of the event stream for clients that know only HTTP+SSE
 	// (2024-11-05), such as /sse. They POST to that path with /messages appended. "off"

@@ -23,7 +23,7 @@ import (
 // bodyTime limits the time a client takes to send its body. Bounds that operators choose are in Config.
 const bodyTime = 15 * time.Second
 
-// Deps is what a Front needs. Optional fields say so; all others are required.
+// Deps are the dependencies of a Front. Optional fields say so; all others are required.
 type Deps struct {
 	exchange.Deps
 	// Hop names the gateway in the header Via of its requests to upstreams (RFC 9110 7.6.3); a
@@ -33,7 +33,7 @@ type Deps struct {
 	Cluster *cluster.Cluster
 	// Callers carries callers to other replicas. Optional in a gateway alone.
 	Callers Callers
-	// Upstreams are those of the configuration that holds. Optional in a gateway alone.
+	// Upstreams are those of the configuration in force. Optional in a gateway alone.
 	Upstreams Upstreams
 	// Refused is called for each request that became no call, with the HTTP status and the
 	// failure. Of the caller, only From may be known yet, and the method may not. May be nil.
@@ -66,7 +66,7 @@ type Callers struct {
 // Front is the endpoint. Its requests must pass through auth, which puts the
 // mcp.Caller into their context: see Behind.
 type Front struct {
-	// Sessions are what runs here in sessions.
+	// Sessions holds the running part of sessions here.
 	Sessions *live.Sessions
 
 	endpoint *exchange.Endpoint

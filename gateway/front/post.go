@@ -25,7 +25,7 @@ type posted struct {
 	old     bool       // HTTP+SSE: the answer, if any, goes to the stream of another request
 	home    *home.Home // in use by the request; nil for none
 	counted bool       // among the requests of its user
-	// anywhere allows this replica to serve the request when the owner of its home is unknown: it
+	// anywhere allows this replica to serve the request when the owner of its home is unknown. It
 	// is a call of a client without a session, and it answers no question.
 	anywhere bool
 }

@@ -36,7 +36,7 @@ type Config []Hook
 
 // Hook inspects the content of some calls. It has exactly one of Redact, Refuse and HTTP.
 type Hook struct {
-	// Name is for records, metrics and logs. Required and unique.
+	// Name is the hook's name in records, metrics and logs. Required and unique.
 	Name string `yaml:"name"`
 	// Who selects the callers for which the hook runs. Default: every caller.
 	Who policy.Who `yaml:"who"`

@@ -8,13 +8,13 @@ import (
 // This file tells which parts of a message are content, and which are data. The rest is left alone:
 // with other texts in what the protocol reads, it would be another message.
 
-// inData is for a value that means something to its application only.
+// inData edits a value that means something to its application only.
 func inData(value mcp.Raw, do edit) mcp.Raw { return do(value, true) }
 
-// inTexts is for a value of MCP.
+// inTexts edits a value of MCP.
 func inTexts(value mcp.Raw, do edit) mcp.Raw { return do(value, false) }
 
-// inResult is for a result of any method, and for the contents of other messages of MCP.
+// inResult edits a result of any method, and the contents of other messages of MCP.
 func inResult(result mcp.Raw, do edit) mcp.Raw {
 	return inMembers(result, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
@@ -27,8 +27,8 @@ func inResult(result mcp.Raw, do edit) mcp.Raw {
 	})
 }
 
-// inMembers is for an object, by its members. A value of another type than the protocol has there
-// is all data.
+// inMembers edits an object by its members. A value of another type than the protocol has there is
+// all data.
 func inMembers(value mcp.Raw, do edit, fn func(name []byte, value mcp.Raw) mcp.Raw) mcp.Raw {
 	if !value.IsObject() {
 		return do(value, true)
@@ -47,14 +47,14 @@ func inMeta(meta mcp.Raw, do edit) mcp.Raw {
 	})
 }
 
-// inError is for a JSON-RPC error.
+// inError edits a JSON-RPC error.
 func inError(value mcp.Raw, do edit) mcp.Raw {
 	return inMembers(value, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		return do(value, string(name) == "data")
 	})
 }
 
-// inQuestion is for the params of a question. The page to which it sends the user, who sees it, is
+// inQuestion edits the params of a question. The page to which it sends the user, who sees it, is
 // left alone: a changed URL leads elsewhere.
 func inQuestion(params mcp.Raw, do edit) mcp.Raw {
 	return inMembers(params, do, func(name []byte, value mcp.Raw) mcp.Raw {
@@ -68,7 +68,7 @@ func inQuestion(params mcp.Raw, do edit) mcp.Raw {
 	})
 }
 
-// inMessage is for the params of progress and log messages.
+// inMessage edits the params of progress and log messages.
 func inMessage(params mcp.Raw, do edit) mcp.Raw {
 	return inMembers(params, do, func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {

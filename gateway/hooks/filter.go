@@ -23,7 +23,7 @@ type piece struct {
 	value mcp.Raw // nil for a call without arguments
 	// texts applies an edit to the parts of the value that are content.
 	texts func(value mcp.Raw, do edit) mcp.Raw
-	// uri is what a call without arguments names.
+	// uri is the resource that a call without arguments names.
 	uri string
 	// fixed says that there is nothing to change.
 	fixed bool

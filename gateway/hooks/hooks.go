@@ -175,8 +175,8 @@ func (all *Hooks) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// listening returns a call of subscriptions/listen with events after the hooks: tasks after those
-// of their tools, log messages after those for anything of their server.
+// listening returns a call of subscriptions/listen with hooks on its events. Tasks pass the hooks
+// of their tools, log messages those for anything of their server.
 func (all *Hooks) listening(ctx context.Context, c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
 	inner.Notify = func(e mcp.Event) {

@@ -100,7 +100,7 @@ func revoke(path, id string, now time.Time) error {
 	return replace(path, before, []byte(strings.Join(lines, "")), want)
 }
 
-// alone changes a file while no other process does so: of two that have read the same text, the
+// alone changes a file while no other process does so. Of two that have read the same text, the
 // second would remove the addition of the first. Where there are no locks, replace notices most of
 // that.
 func alone(path string, change func() error) error {

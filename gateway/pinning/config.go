@@ -17,10 +17,9 @@ const DefaultFile = "gatehouse.lock"
 
 // Config is the section pinning.
 type Config struct {
-	// Mode says what happens to tools, prompts, resource templates, skills and instructions that
-	// are not in the lock file as the server describes them now: off, warn (they are reported)
-	// or block (they are reported and hidden until they are approved). Upstreams may have another
-	// mode. Default off.
+	// Mode decides on tools, prompts, resource templates, skills and instructions that differ from
+	// the lock file: off, warn (they are reported) or block (they are reported and hidden until
+	// they are approved). Upstreams may have another mode. Default off.
 	Mode string `yaml:"mode"`
 	// File is the lock file, which "gatehouse lock" writes. Default gatehouse.lock, beside the
 	// configuration file.

@@ -19,14 +19,14 @@ type Config struct {
 	// Path is the path of its endpoint. Default: the endpoint's path and the name, such as
 	// /mcp/sales.
 	Path string `yaml:"path"`
-	// Who may use the view, as in rules of policy. Default: everybody.
+	// Who selects the users of the view, as in rules of policy. Default: all callers.
 	Who policy.Who `yaml:"who"`
 	// Show selects items that policy allows, by patterns as in rules of policy. Required.
 	Show []string `yaml:"show"`
 	// Instructions is a text for models about the view, at most 4096 bytes. Default: the texts of
 	// the gateway and of the servers that the view shows something of.
 	Instructions string `yaml:"instructions"`
-	// Disclosure says how tools are described there.
+	// Disclosure selects the descriptions of tools there.
 	Disclosure Disclosure `yaml:"disclosure"`
 	// DropPrefixes drops the prefixes of names of tools and prompts, where the rest stands for one
 	// thing only. Full names stay valid. Default: false.
@@ -40,7 +40,7 @@ type Config struct {
 	Descriptions map[string]string `yaml:"descriptions"`
 }
 
-// Disclosure is how a view describes tools.
+// Disclosure selects the descriptions of tools at a view.
 type Disclosure struct {
 	// Mode is full or progressive. Default: the mode outside of the view.
 	Mode string `yaml:"mode"`

@@ -21,7 +21,7 @@ const (
 // described is the answer to a request for descriptions.
 type described struct {
 	body  mcp.Raw
-	error bool // body says what is wrong with the request
+	error bool // body describes the mistake in the request
 }
 
 // describe answers with the full descriptions of tools, and records that the caller has

@@ -119,8 +119,8 @@ func cutText(text mcp.Raw, most int) mcp.Raw {
 	return append(append(append(make(mcp.Raw, 0, end+2), '"'), inner[:end]...), '"')
 }
 
-// charLen returns the length of the first character of the text within a JSON string: of an
-// escape, or of a pair of them that is one character.
+// charLen returns the length of the first character in a JSON string. An escape, or a pair of them,
+// may be one character.
 func charLen(inner []byte) int {
 	switch {
 	case inner[0] != '\\':

@@ -213,9 +213,8 @@ func (s stage) count(tool mcp.Target, outcome string) {
 	s.Metrics.results.WithLabelValues(tool.Upstream, outcome).Inc()
 }
 
-// read reads a kept result. One that is unknown, has expired or belongs to somebody else gets
-// the answer for an unknown resource, and so does one of a tool that the caller may not see any
-// more.
+// read reads a kept result. One that is unknown, has expired or belongs to another user gets the
+// answer for an unknown resource, and so does one of a tool that the caller may not see any more.
 func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if !Reads(c) {
 		return s.next.Handle(ctx, c)

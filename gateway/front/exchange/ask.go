@@ -40,8 +40,8 @@ func unasked(why string) error {
 	return e
 }
 
-// run makes the rounds, each as the caller of the token that came with the answers, so that a loss
-// of rights takes effect at once. None is made for a caller whose proof has expired.
+// run makes the rounds. Each is as the caller of the token that came with the answers, so that a
+// loss of rights takes effect at once. None is made for a caller with an expired proof.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	call, v := &r.Call, &r.verdict
 	var asked *mcp.Ask
@@ -90,7 +90,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	}
 }
 
-// whyEnded says, for a server and for the record, why a call ends with err before its answer.
+// whyEnded returns the reason, for a server and for the record, why a call ends with err before its answer.
 func whyEnded(ctx context.Context, err error) string {
 	cause := context.Cause(ctx)
 	if said, ok := errors.AsType[mcp.CancelReason](cause); ok {

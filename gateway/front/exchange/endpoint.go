@@ -34,10 +34,10 @@ const leftoverTime = 500 * time.Millisecond
 // ErrNoReply means that a handler returned neither a reply nor an error.
 var ErrNoReply = errors.New("front: the handler gave no reply")
 
-// ServerInfo is what the gateway says about itself (Implementation in the specification).
+// ServerInfo describes the gateway to clients (Implementation in the specification).
 type ServerInfo struct{ Name, Title, Version string }
 
-// Deps is what an Endpoint needs. Tracer and Trails are optional.
+// Deps are the dependencies of an Endpoint. Tracer and Trails are optional.
 type Deps struct {
 	Handler mcp.Handler
 	Store   session.Store

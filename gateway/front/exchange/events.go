@@ -93,7 +93,7 @@ func (x *Exchange) keep(events [][]byte, last bool) (ids func(int) string, ours 
 	}
 	switch {
 	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
-		if !x.fenced { // the client was told that the call is lost: an answer would be a second one
+		if !x.fenced { // the client has an answer that the call is lost: this would be a second one
 			x.fenced = true
 			x.e.Metrics.Fenced.Inc()
 			x.e.Log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled",

@@ -157,8 +157,8 @@ func (x *Exchange) recover() {
 	}
 }
 
-// hurry begins a stream after a while for a client that accepts one, except for initialize: its
-// answer has a header that is known only at the end.
+// hurry begins a stream after a while for a client that accepts one. It does not for initialize:
+// that answer has a header that is known only at the end.
 func (x *Exchange) hurry() {
 	if !x.accept.Stream || x.shared || x.Call.Method == mcp.MethodInitialize {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Deps is what Sessions need from the endpoint. All of it is required.
+// Deps are the dependencies of Sessions on the endpoint. All of it is required.
 type Deps struct {
 	// Handler makes calls on behalf of sessions. It must not panic.
 	Handler mcp.Handler

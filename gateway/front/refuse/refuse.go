@@ -227,7 +227,7 @@ func Session(err error) (r *Refusal, ok bool) {
 	return Internal(""), false
 }
 
-// Ended answers a call whose session ended, or was lost, while it ran.
+// Ended answers a call when its session ended, or was lost, while it ran.
 func Ended() *Refusal {
 	return lost(mayHaveRun(failure.SessionEnded,
 		"the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))

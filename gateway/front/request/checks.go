@@ -116,7 +116,7 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// Accept says which media types a client accepts.
+// Accept holds the media types that a client accepts.
 type Accept struct{ JSON, Stream bool }
 
 // ReadAccept reads the Accept header. A missing header accepts everything.

@@ -230,7 +230,7 @@ func (o *client) close() {
 }
 
 // StreamOf returns the id of the stream that a message names, "" for none, and the replica that has it
-// if the id is one of ours.
+// if the gateway made the id.
 func StreamOf(r *http.Request) (id, replica string, ours bool) {
 	if ids := r.URL.Query()[queryConn]; len(ids) == 1 {
 		id = ids[0]
