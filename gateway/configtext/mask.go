@@ -141,7 +141,7 @@ func (m masker) find(n *yaml.Node, at place, found func(*yaml.Node)) {
 			case fields[key.Value] != nil:
 				field := at.shape.FieldByIndex(fields[key.Value])
 				child.shape, child.tag = field.Type, field.Tag.Get("secret")
-			case fields != nil && value.Tag == "!!str" && !isMasked(value) && !hasReference(value): // the key of a secret, misspelt?
+			case fields != nil && value.Tag == "!!str" && !isMasked(value) && !hasReference(value): // a misspelt key?
 				found(value)
 				continue
 			}

@@ -167,7 +167,7 @@ func (f *Front) forward(p *posted, replica string, key home.Key) *refuse.Refusal
 	f.deps.Log.Warn("a request could not be forwarded to the replica that owns its session",
 		failure.ReplicaUnreachable.Attr(), "replica", replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
-	case lost && !p.runs() && p.R.Method != http.MethodDelete && len(p.R.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
+	case lost && !p.runs() && p.R.Method != http.MethodDelete && len(p.R.Header[wire.HeaderSession]) > 0: // no calls
 		return nil
 	case lost && p.runs():
 		f.lostRequests(p, call, key.String())

@@ -18,7 +18,7 @@ const (
 	outcomeCancelled                  // its caller has left
 	outcomeNotApproved                // it was not approved
 	outcomeSignIn                     // its user has to sign in at the upstream first
-	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for the caller
+	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for it
 	outcomeLimited                    // by a limit of the gateway or of the upstream
 	outcomeUpstream                   // the upstream failed
 	outcomeUnavailable                // the gateway is temporarily unable

@@ -147,7 +147,7 @@ func (c converter) command(args []string) (made []string) {
 			made = append(made, escaped(name)+"="+c.hide(c.argument(name), value, "argument "+shown(name)))
 		case !isFlag && configtext.SecretName(flag) && !refers(arg):
 			made = append(made, c.hide(c.argument(flag), arg, "argument "+shown(flag)))
-		case !isFlag && joined && clientVariable.MatchString(name) && !refers(value) && configtext.SecretName(name): // docker run -e NAME=value
+		case !isFlag && joined && clientVariable.MatchString(name) && !refers(value) && configtext.SecretName(name): // docker run -e
 			made = append(made, name+"="+c.hide(name, value, "argument "+name))
 		default:
 			secret := configtext.SecretName(flag) || joined && configtext.SecretName(name)

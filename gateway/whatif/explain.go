@@ -149,7 +149,7 @@ func Caller(c config.Config, q admin.Question) (mcp.Caller, error) {
 	if c.Auth.Identifies() {
 		issuers := c.CallerIssuers()
 		switch {
-		case q.Issuer == "" && (len(issuers) == 1 || len(c.Issuers()) == 1): // without a word about them, keys are not meant
+		case q.Issuer == "" && (len(issuers) == 1 || len(c.Issuers()) == 1): // without Issuer, keys are not meant
 			q.Issuer = issuers[0]
 		case !slices.Contains(issuers, q.Issuer):
 			return mcp.Caller{}, fmt.Errorf("issuer %q: want one of %s", q.Issuer, strings.Join(issuers, ", "))

@@ -52,7 +52,7 @@ func New(e *exchange.Endpoint) *Streams {
 type client struct {
 	of     *Streams
 	e      *exchange.Endpoint
-	id     string          // part of the path for its messages, which only its client knows: the replica, "-" and a secret
+	id     string          // in the path for its messages, which only its client knows: the replica, "-" and a secret
 	caller mcp.Caller      // its owner
 	path   string          // for its messages
 	stream *stream.Stream  // set under Streams.mu, before the id is known

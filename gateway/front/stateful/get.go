@@ -41,7 +41,7 @@ func Get(e *exchange.Endpoint, r *request.Request, h *home.Home) *refuse.Refusal
 		rev: wire.Lookup(session.Of(h).Revision)}
 	if after.IsCall() {
 		g.first, g.missing = g.read(after.Name, after.Seq)
-		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would never have the call's answer
+		if g.missing != nil && !errors.Is(g.missing, session.ErrNotFound) { // a new stream would lack the call's answer
 			return e.RefuseSession(g.missing)
 		}
 	}
