@@ -100,8 +100,9 @@ browser: ## open every page of the console and for users in Chromium (apt, as ro
 conformance: ## run the official conformance suite through the gateway (npm)
 	go run ./internal/conformance
 
-bench: redis ## measure the gateway against a bare reverse proxy, and what replicas, idle streams and the console cost
+bench: redis ## measure the gateway against a bare reverse proxy, and what everything on, replicas, idle streams and the console cost
 	go run ./internal/bench
+	go run ./internal/bench -full
 	go run ./internal/bench -replicas
 	go run ./internal/bench -idle 8000
 	go run ./internal/bench -console
