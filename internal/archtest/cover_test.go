@@ -14,7 +14,7 @@ const large = 300
 // covered is what make test-all sets: the profile of all tests, each of which counts for its own package.
 const covered = "GATEHOUSE_COVER"
 
-// thin are large packages of which their own tests cover less than half, with what covers the rest. They
+// thin lists large packages with less than half covered by their own tests, and what covers the rest. They
 // are taken out when that is no longer so.
 var thin = map[string]string{
 	"gateway/whatif":            "tests of gateway and of the command, on a whole gateway",
@@ -44,7 +44,7 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// uncovered finds the large packages of the product of which a profile covers less than half.
+// uncovered finds large packages of the product with less than half in a profile.
 func uncovered(m *module, profile string, thin map[string]string) (problems []string) {
 	all, run := make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(profile) {

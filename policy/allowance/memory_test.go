@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestBuckets: what is given out never exceeds rate and burst, whoever asks when.
+// TestBuckets: what is given out never exceeds rate and burst, with any callers at any time.
 func TestBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory()

@@ -134,6 +134,7 @@ func (r *Redis) spend(buckets []Bucket) (requests []request) {
 			q.wanted = 1
 		case ok:
 			q.back, q.full = l.left, l.full
+			r.leases.Remove(b.Key)
 		}
 		if q.wanted > 1 {
 			r.leases.Add(b.Key, &lease{asking: true})

@@ -59,7 +59,7 @@ func TestRedis(t *testing.T) {
 			if taken != 10 {
 				t.Errorf("%d calls were let through, want 10", taken)
 			}
-			// What the narrow one refused was not taken from the wide one, of which each has leases.
+			// What the narrow one refused was not taken from the wide one. Both replicas have leases of it.
 			for _, b := range []*Redis{one, other} {
 				for wait := time.Duration(0); wait == 0; taken++ {
 					wait, _, _ = b.Take(t.Context(), []Bucket{wide})
@@ -75,7 +75,7 @@ func TestRedis(t *testing.T) {
 
 // TestLeases: a replica takes calls in advance, and gives back what it did not use in time.
 func TestLeases(t *testing.T) {
-	const burst = 1024 // of which a lease is 64
+	const burst = 1024 // a lease is 64 calls
 	server := redistest.Start(t)
 	begin := func(key string) (one, other *Redis, b Bucket) {
 		return NewRedis(openRedis(t, server.URL())), NewRedis(openRedis(t, server.URL())),
@@ -129,6 +129,15 @@ func TestLeases(t *testing.T) {
 		taken(one, b, 1)
 		if n := taken(other, b, burst); n != burst-2*64 {
 			t.Errorf("the other one got %d", n)
+		}
+	})
+	t.Run("once, also when a reload has made the burst small", func(t *testing.T) {
+		one, _, b := begin("reloaded")
+		taken(one, b, 1)
+		expire(one, b, func(*lease) {})
+		b.Burst = 2
+		if n := taken(one, b, 10); n != 1 {
+			t.Errorf("%d more were let through, want 1", n)
 		}
 	})
 	t.Run("a refused call spends no lease", func(t *testing.T) {

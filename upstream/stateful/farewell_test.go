@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest/fake"
 )
 
-// When a client session ends, its server is told that the calls are over before it
-// is told that the session is: some servers end no call when the session ends. The time for
-// this is limited.
+// When a client session ends, its server hears of the end of the calls before that of the
+// session: some servers end no call when the session ends. The time for this is limited.
 func TestCallsEndBeforeTheirSession(t *testing.T) {
 	for name, tt := range map[string]struct{ takes, want time.Duration }{
 		"a server that takes its time": {2 * time.Second, 2 * time.Second},

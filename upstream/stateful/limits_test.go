@@ -99,8 +99,8 @@ func TestLogLevelOfABadServer(t *testing.T) {
 	})
 }
 
-// A call that is cancelled together with its session must not open another session, which
-// nobody would end.
+// A call that is cancelled together with its session must not open another session, which would
+// never end.
 func TestCancelledCallOpensNoSession(t *testing.T) {
 	f := fake.New(t, true, nil)
 	u := fake.Start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Sessions: 1}})
