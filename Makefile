@@ -20,7 +20,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench soak clean
+.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,9 +103,17 @@ conformance: ## run the official conformance suite through the gateway (npm)
 bench: redis ## measure the gateway against a bare reverse proxy, and what everything on, replicas, idle streams and the console cost
 	go run ./internal/bench
 	go run ./internal/bench -full
+	go run ./internal/bench -full -upstreams 100 -scenario list
+	go run ./internal/bench -full -upstreams 200 -scenario list
 	go run ./internal/bench -replicas
 	go run ./internal/bench -idle 8000
 	go run ./internal/bench -console
+
+# The commit with which make since compares: the last release, or a newer one that was measured well.
+SINCE ?= 13cf7411
+
+since: ## fail when a small call or an answer of 64 KiB costs a tenth more CPU than at the commit SINCE
+	go run ./internal/bench -since $(SINCE)
 
 soak: redis ## clients of all kinds through three replicas, for 10 minutes, while everything fails in turn (SOAK="-for 1m -seed 7")
 	go run ./internal/soak $(SOAK)

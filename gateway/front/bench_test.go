@@ -98,7 +98,7 @@ func served(b testing.TB, revision, arguments string, result mcp.Raw) (call func
 func TestServeAllocates(t *testing.T) {
 	document, large := answers.Document(64<<10), mcp.Raw(nil)
 	for _, shape := range answers.Shapes(64 << 10) {
-		if shape.Name == "document" {
+		if shape.Name == "json" {
 			large = shape.Result
 		}
 	}

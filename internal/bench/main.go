@@ -51,8 +51,14 @@ func dispatch(ctx context.Context, args []string) error {
 		"instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
 	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
+	flags.StringVar(&o.since, "since", "",
+		"instead, compare with the gateway of this commit, and fail when a small call or an answer of 64 KiB is a tenth dearer")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if o.since != "" {
+		o.gate = true
+		return measureSince(ctx, o)
 	}
 	if o.rounds < 1 || o.slice <= 0 || o.rate < 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")

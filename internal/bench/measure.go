@@ -38,24 +38,37 @@ func measure(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.tearDown()) }()
-	var results []result
+	var picked []scenario
 	for _, s := range scenarios() {
 		if s.matches(o.scenario) && (!o.replicas || !s.stateless) {
-			results = append(results, result{scenario: s, slices: map[string][]slice{}})
+			picked = append(picked, s)
 		}
 	}
-	if len(results) == 0 {
+	if len(picked) == 0 {
 		return fmt.Errorf("no scenario %q", o.scenario)
+	}
+	results, err := r.runRounds(ctx, o, picked)
+	if err != nil {
+		return err
+	}
+	return report(ctx, os.Stdout, o, r, results)
+}
+
+// runRounds measures scenarios in all rounds.
+func (r *rigged) runRounds(ctx context.Context, o options, picked []scenario) ([]result, error) {
+	results := make([]result, len(picked))
+	for i, s := range picked {
+		results[i] = result{scenario: s, slices: map[string][]slice{}}
 	}
 	for round := range o.rounds {
 		for i := range results {
 			if err := r.runRound(ctx, o, round, &results[i]); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
 	}
-	return report(ctx, os.Stdout, o, r, results)
+	return results, nil
 }
 
 // runRound measures a scenario once at each target. Each round begins with another target.

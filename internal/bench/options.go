@@ -21,4 +21,5 @@ type options struct {
 	// upstreams is how many upstreams offer nothing but lists.
 	upstreams int
 	against   string
+	since     string // a commit
 }

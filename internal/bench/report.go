@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -79,7 +78,7 @@ func report(ctx context.Context, w io.Writer, o options, rigged *rigged, results
 			if len(t.processes) > 0 {
 				cpu, ratio = fmt.Sprintf("%.1f", n.cpu), fmt.Sprintf("%.2f", n.ratio)
 			}
-			if most := cmp.Or(t.most, r.scenario.target); t.gateway && t.name != rigged.beside {
+			if most := t.target(r.scenario); t.gateway && t.name != rigged.beside {
 				target = fmt.Sprintf("%.2f", most)
 				if n.ratio > most {
 					target += " missed"

@@ -45,8 +45,8 @@ type request struct {
 }
 
 func scenarios() []scenario {
-	want := newServer(0, false).content
-	small := wantContent(want["small"])
+	want := results()
+	small := wantResult(want["small"])
 	call := scenario{method: mcp.MethodToolsCall, tool: "small", clients: 1, target: 1.0, check: small,
 		message: mcp.String("hello")}
 	with := func(name string, change func(*scenario)) scenario {
@@ -61,7 +61,7 @@ func scenarios() []scenario {
 		with("call-100B stateless c=1", func(s *scenario) { s.stateless = true }),
 		with("call-100B stateless c=32", func(s *scenario) { s.stateless, s.clients = true, 32 }),
 		with("call-1MiB stateless c=4", func(s *scenario) {
-			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "large", wantContent(want["large"]), 1.1
+			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "words-1MiB", wantResult(want["words-1MiB"]), 1.1
 		}),
 		with("list-10x50 stateless c=4", func(s *scenario) {
 			s.stateless, s.clients, s.method, s.tool, s.check, s.target = true, 4, mcp.MethodToolsList, "", nil, 0.6
@@ -73,23 +73,29 @@ func scenarios() []scenario {
 			s.clients, s.tool, s.progress, s.check, s.target = 8, "events", true, wantEvents(small), 1.5
 		}),
 	}
-	for _, stateless := range []bool{false, true} {
+	answered := func(name string, stateless bool, target float64) {
 		era := upstreamStateful
 		if stateless {
 			era = upstreamStateless
 		}
-		all = append(all,
-			with("json-64KiB "+era+" c=4", func(s *scenario) {
-				s.stateless, s.clients, s.tool, s.check, s.target = stateless, 4, "document", wantContent(want["document"]), 1.3
-			}),
-			with("json-1MiB "+era+" c=4", func(s *scenario) {
-				s.stateless, s.clients, s.tool, s.check, s.target = stateless, 4, "documents", wantContent(want["documents"]), 1.5
-			}),
-			with("send-64KiB "+era+" c=4", func(s *scenario) {
-				s.stateless, s.clients, s.message, s.target = stateless, 4, document(documentBytes), 1.3
-			}))
+		all = append(all, with(name+" "+era+" c=4", func(s *scenario) {
+			s.stateless, s.clients, s.tool, s.check, s.target = stateless, 4, name, wantResult(want[name]), target
+		}))
 	}
+	for _, stateless := range []bool{false, true} {
+		answered("json-64KiB", stateless, 1.3)
+		answered("json-1MiB", stateless, 1.5)
+	}
+	answered("json-4KiB", false, 1.1)
+	for _, shape := range []string{"script", "structured", "resource", "image"} {
+		answered(shape+"-64KiB", true, 1.3)
+	}
+	sent := document(documentBytes)
 	return append(all,
+		with("send-64KiB stateful c=4", func(s *scenario) { s.clients, s.message, s.target = 4, sent, 1.3 }),
+		with("send-64KiB stateless c=4", func(s *scenario) {
+			s.stateless, s.clients, s.message, s.target = true, 4, sent, 1.3
+		}),
 		with("call-100B stateful c=256", func(s *scenario) { s.clients = 256 }),
 		with("call-100B stateful to stateless c=32", func(s *scenario) { s.clients, s.crossed = 32, true }),
 		with("call-100B stateless to stateful c=32", func(s *scenario) {
@@ -166,11 +172,14 @@ func (s scenario) run(c *client, r request, client int) error {
 	return s.check(result, progress)
 }
 
-func wantContent(want mcp.Raw) func(mcp.Raw, []mcp.Raw) error {
+// wantResult checks what a tool has to say: its content and its structured content.
+func wantResult(want mcp.Raw) func(mcp.Raw, []mcp.Raw) error {
 	return func(result mcp.Raw, _ []mcp.Raw) error {
-		content, _ := result.Member("content")
-		if !bytes.Equal(content, want) {
-			return fmt.Errorf("content of %d bytes, want %d: %.80s", len(content), len(want), content)
+		for _, name := range []string{"content", "structuredContent"} {
+			is, _ := result.Member(name)
+			if was, _ := want.Member(name); !bytes.Equal(is, was) {
+				return fmt.Errorf("%s of %d bytes, want %d: %.80s", name, len(is), len(was), is)
+			}
 		}
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -39,7 +40,7 @@ const (
 // server is a minimal MCP server. It does not check what a client sends: the gateway's
 // tests do.
 type server struct {
-	content      map[string]mcp.Raw // of the results, by tool
+	results      map[string]mcp.Raw // by tool
 	lists        int
 	classes      bool     // some tools are for clients that declare something
 	made         sync.Map // the pages of the lists as JSON, by path and what was declared
@@ -53,8 +54,31 @@ type counts struct {
 }
 
 // callTools returns the tools of the two endpoints for calls.
-func callTools() []mcp.Raw {
-	return []mcp.Raw{tool("small"), tool("large"), tool("document"), tool("documents"), tool("events")}
+func callTools() (tools []mcp.Raw) {
+	for _, name := range slices.Sorted(maps.Keys(results())) {
+		tools = append(tools, tool(name))
+	}
+	return append(tools, tool("events"))
+}
+
+// results returns what calls are answered with, by tool: a small text, and shapes of what servers return.
+func results() map[string]mcp.Raw {
+	all := map[string]mcp.Raw{"small": mcp.Object("content", answers.Text(answers.Words(smallBytes)))}
+	for _, of := range []struct {
+		size, shapes string
+		bytes        int
+	}{
+		{"-4KiB", "json", 4 << 10},
+		{"-64KiB", "json script structured resource image", documentBytes},
+		{"-1MiB", "words json", largeBytes},
+	} {
+		for _, shape := range answers.Shapes(of.bytes) {
+			if slices.Contains(strings.Fields(of.shapes), shape.Name) {
+				all[shape.Name+of.size] = shape.Result
+			}
+		}
+	}
+	return all
 }
 
 // document returns a text of about this size that is itself JSON.
@@ -62,10 +86,7 @@ func document(size int) mcp.Raw { return mcp.String(answers.Document(size)) }
 
 // newServer makes a server with so many lists. With classes, they differ between clients.
 func newServer(lists int, classes bool) *server {
-	return &server{lists: lists, classes: classes, content: map[string]mcp.Raw{
-		"small": answers.Text(answers.Words(smallBytes)), "large": answers.Text(answers.Words(largeBytes)),
-		"document": answers.Text(document(documentBytes)), "documents": answers.Text(document(largeBytes)),
-	}}
+	return &server{lists: lists, classes: classes, results: results()}
 }
 
 // list returns the result of a list method: a page of the list of an endpoint.
@@ -229,16 +250,15 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 
 // call answers tools/call.
 func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
-	result := func(content mcp.Raw) []byte {
-		r := mcp.Object("content", content)
+	result := func(r mcp.Raw) []byte {
 		if stateless {
-			r = mcp.Object("resultType", mcp.String("complete"), "content", content)
+			r = append([]byte(`{"resultType":"complete",`), r[1:]...)
 		}
 		return wire.AppendResult(nil, m.ID, r)
 	}
 	name, _ := m.Params.Member("name")
-	if content, ok := s.content[name.Text()]; ok {
-		answer(w, result(content))
+	if r, ok := s.results[name.Text()]; ok {
+		answer(w, result(r))
 		return
 	}
 	switch name.Text() {
@@ -254,7 +274,7 @@ func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 				return // the reader is gone
 			}
 		}
-		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.content["small"]))) // the reader is gone
+		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.results["small"]))) // the reader is gone
 	default:
 		answer(w, wire.AppendError(nil, m.ID, mcp.ErrUnknown(m.Method, name.Text())))
 	}

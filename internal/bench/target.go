@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ type target struct {
 	// most is the largest allowed ratio; 0 means that of the scenario.
 	most float64
 }
+
+// target returns the largest allowed ratio of its CPU in a scenario.
+func (t target) target(s scenario) float64 { return cmp.Or(t.most, s.target) }
 
 func (t target) endpoint(s scenario) string {
 	if t.gateway {

@@ -47,6 +47,35 @@ func (c Checkout) Build(ctx context.Context, pkg string) (string, error) {
 	return binary, c.command(ctx, "go", "build", "-o", binary, pkg)
 }
 
+// ErrNoCommit means that a checkout does not have a commit, such as one with a short history.
+var ErrNoCommit = errors.New("this checkout does not have the commit")
+
+// BuildAt compiles a command as it is at a commit, and returns the path of its binary. The error is
+// ErrNoCommit if the checkout does not have the commit.
+func (c Checkout) BuildAt(ctx context.Context, commit, pkg string) (string, error) {
+	if err := c.command(ctx, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
+		return "", fmt.Errorf("%w %s: %w", ErrNoCommit, commit, err)
+	}
+	at := c.Cache("at", commit)
+	binary := filepath.Join(at, filepath.Base(pkg))
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	source := filepath.Join(at, "source")
+	archive := source + ".tar"
+	err := errors.Join(os.RemoveAll(source), os.MkdirAll(source, 0o755))
+	for _, step := range [][]string{
+		{"git", "archive", "-o", archive, commit},
+		{"tar", "-xf", archive, "-C", source},
+		{"go", "build", "-C", source, "-o", binary, pkg},
+	} {
+		if err == nil {
+			err = c.command(ctx, step[0], step[1:]...)
+		}
+	}
+	return binary, err
+}
+
 // BuildModule compiles a command of a module that this one depends on, in the
 // version that go.mod names, and returns the path of its binary.
 func (c Checkout) BuildModule(ctx context.Context, module, pkg string) (string, error) {

@@ -20,11 +20,13 @@ func Shapes(size int) []Shape {
 	document := Document(size / 2)
 	return []Shape{
 		{"words", mcp.Object("content", Text(Words(size)))},
-		{"document", mcp.Object("content", Text(mcp.String(Document(size))))},
+		{"json", mcp.Object("content", Text(mcp.String(Document(size))))},
 		{"script", mcp.Object("content", Text(repeat("Съешь ещё этих мягких булок. 敏捷的棕色狐狸跳过了懒狗。\\n", size)))},
 		{"escaped", mcp.Object("content", Text(repeat(`caf\u00e9 \ud83d\ude00 \"\u6771\u4eac\" `, size)))},
 		{"structured", mcp.Object("content", Text(mcp.String(document)),
 			"structuredContent", mcp.Object("records", mcp.Raw(document)))},
+		{"resource", mcp.Object("content", mcp.Array(mcp.Object("type", mcp.String("resource"), "resource", mcp.Object(
+			"uri", mcp.String("file:///report.md"), "mimeType", mcp.String("text/markdown"), "text", mcp.String(document+document)))))},
 		{"image", mcp.Object("content", mcp.Array(mcp.Object("type", mcp.String("image"), "mimeType", mcp.String("image/png"),
 			"data", mcp.String(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x89PNG\r\n\x1a\n", size*3/4/8)))))))},
 	}
