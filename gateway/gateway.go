@@ -67,6 +67,8 @@ type Options struct {
 	Version string
 	// Listener replaces Config.Listen, for tests; nil for none. The gateway closes it.
 	Listener net.Listener
+	// FitMemory fits the collector of this process to the memory of the container.
+	FitMemory bool
 }
 
 // Gateway is a gateway that is bound to its port. New makes one; either call Run, or Start and
@@ -81,6 +83,7 @@ type Gateway struct {
 	history   *admin.ConfigHistory // for operators; nil for none, or without a file
 	logLevel  slog.LevelVar        // of the gateway's own log
 	lookEvery time.Duration        // lookAtFile; shorter in tests
+	fitMemory bool                 // the process is the gateway's alone
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
 	running   bool
@@ -124,6 +127,9 @@ func New(opts Options) (*Gateway, error) {
 	for _, w := range warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
+	if g.fitMemory = opts.FitMemory; g.fitMemory {
+		applyMemory(g.log, cfg)
+	}
 	if err := g.build(opts, cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), lifecycle.StepGrace)
 		defer cancel()
@@ -164,6 +170,13 @@ func (g *Gateway) openLog(log *slog.Logger, cfg config.Config, count *meters) (*
 	}
 	g.undo.Log = log
 	return log, nil
+}
+
+// applyMemory fits the process to its memory, and says so.
+func applyMemory(log *slog.Logger, cfg config.Config) {
+	memory := cfg.Memory()
+	memory.Apply()
+	log.Info("memory", "limit", memory.String())
 }
 
 func (g *Gateway) build(opts Options, cfg config.Config) error {

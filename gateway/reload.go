@@ -174,6 +174,9 @@ func (g *Gateway) reload(l config.Loaded, keep func() error) error {
 	g.cluster.Revised(l.Revision)
 	g.recent.Keep(trail.Mode(next.cfg.Admin.API.Messages), next.cfg.Admin.API.RecentBytes)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
+	if g.fitMemory && before.cfg.Memory() != cfg.Memory() { // programs came, or went
+		applyMemory(g.log, cfg)
+	}
 	g.log.Info("configuration reloaded", append(changes(before.cfg, next.cfg), slog.String("revision", l.Revision))...)
 	return nil
 }

@@ -23,8 +23,7 @@ func newServe() *cobra.Command {
 			"configuration again, which it also does by itself when the file changes.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			tuneGC()
-			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: mcp.Version()})
+			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: mcp.Version(), FitMemory: true})
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -272,7 +271,7 @@ func (f *File) Changed() bool {
 // doubts returns settings that are allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c),
-		loopDoubts(c), c.memoryDoubts(debug.SetMemoryLimit(-1)))
+		loopDoubts(c), c.memoryDoubts(c.Memory().Limit))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}

@@ -40,6 +40,7 @@ type Summary struct {
 	Accounts  string          `json:"accounts,omitempty"`   // of users at upstreams
 	Vault     string          `json:"vault,omitempty"`      // what seals their tokens
 	Tracing   string          `json:"tracing,omitempty"`    // where traces go
+	Memory    string          `json:"memory,omitempty"`     // the limit of serve if it runs in this container; "" for none
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
 	Redirects []Redirect `json:"redirects,omitempty"`
 	// Clients say how known clients get in at the gateway's own authorization server, if there is one.
@@ -146,6 +147,9 @@ func (c Config) Summary() Summary {
 	}
 	if !c.Tracing.IsZero() {
 		s.Tracing = configtext.ServerURL(cmp.Or(c.Written["tracing.endpoint"], c.Tracing.Endpoint))
+	}
+	if memory := c.Memory(); memory.From != "" {
+		s.Memory = memory.String()
 	}
 	for _, l := range c.Limits {
 		s.Limits = append(s.Limits, l.Name)

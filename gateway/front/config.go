@@ -30,7 +30,7 @@ type Config struct {
 	// MaxInFlightBytes bounds the bytes of request bodies and results of 64 KiB or more that
 	// are held at a time. One user may hold half of it. A message without room is refused, a
 	// request with 503. Each counted byte may take up to four bytes of memory. Default 512
-	// MiB, or an eighth of GOMEMLIMIT if that is set and is less.
+	// MiB, or an eighth of the memory limit if that is less (GOMEMLIMIT, or from the container).
 	MaxInFlightBytes int64 `yaml:"max_in_flight_bytes"`
 	// StreamAfter is the time after which the answer to a call becomes an event stream. Default 5s.
 	StreamAfter time.Duration `yaml:"stream_after"`
