@@ -10,7 +10,7 @@ import (
 const leftOut = "…"
 
 // keyLine matches the beginning of a line up to its first key.
-var keyLine = regexp.MustCompile(`^[\t ]*(?:- )?[\pL_][\pL\pN_.-]{0,63}:(?:[\t ]|$)`)
+var keyLine = regexp.MustCompile(`^[\t ]*(?:- )?([\pL_][\pL\pN_.-]*):(?:[\t ]|$)`)
 
 // Excerpt shows the line of a problem to people who may not know secrets, and under it a caret at
 // the problem's column, counted from 1; 0 for none. It shows the first key alone: what follows may be
@@ -19,9 +19,9 @@ func Excerpt(line string, column int) string {
 	if strings.TrimSpace(line) == "" {
 		return ""
 	}
-	shown := strings.TrimRight(keyLine.FindString(line), "\t ")
-	if shown != "" {
-		shown += " "
+	shown := ""
+	if m := keyLine.FindStringSubmatch(line); m != nil && utf8.RuneCountInString(m[1]) <= longestKey {
+		shown = strings.TrimRight(m[0], "\t ") + " "
 	}
 	shown = strings.ReplaceAll(shown, "\t", " ") + leftOut
 	if column < 1 {

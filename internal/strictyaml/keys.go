@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Keys are the fields of a struct, as reflect.Value.FieldByIndex takes them, by the names
@@ -32,11 +33,15 @@ func Keys(t reflect.Type) map[string][]int {
 
 // keyName matches the form of our keys and of the names of headers and variables. Anything else in
 // place of a key may have a secret in it, such as "token:secret" without a space.
-var keyName = regexp.MustCompile(`^[\pL_][\pL\pN_.-]{0,63}$`)
+var keyName = regexp.MustCompile(`^[\pL_][\pL\pN_.-]*$`)
+
+// longestKey bounds a key that is shown, in characters. It is no part of the expressions: a repeated
+// class of Unicode takes a megabyte.
+const longestKey = 64
 
 // shownKey quotes a key for a message.
 func shownKey(key string) string {
-	if !keyName.MatchString(key) {
+	if !keyName.MatchString(key) || utf8.RuneCountInString(key) > longestKey {
 		return leftOut
 	}
 	return strconv.Quote(key)
