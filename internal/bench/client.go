@@ -78,6 +78,19 @@ func (c *client) close() error {
 	return errors.Join(err, c.conn.Close())
 }
 
+// reopen ends the session and begins another one.
+func (c *client) reopen() error {
+	resp, err := c.send(http.MethodDelete, "", "", nil)
+	if err != nil {
+		return err
+	}
+	if err := wantStatus(resp, http.StatusNoContent); err != nil {
+		return err
+	}
+	c.session = ""
+	return c.initialize()
+}
+
 func (c *client) initialize() error {
 	params := mcp.Object("protocolVersion", mcp.String(stateful().Name), "capabilities", mcp.Raw("{}"),
 		"clientInfo", info())

@@ -152,6 +152,9 @@ func (s scenario) checkCounts(m slice, t target, background int64) error {
 		if !t.gateway {
 			other = int64(m.posts)
 		}
+		if s.method == mcp.MethodInitialize {
+			other *= 2 // with the notification that follows
+		}
 	}
 	if m.upstream.Calls != calls {
 		return fmt.Errorf("%d requests caused %d calls upstream, want %d", m.requests, m.upstream.Calls, calls)

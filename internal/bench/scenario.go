@@ -96,6 +96,7 @@ func scenarios() []scenario {
 		with("send-64KiB stateless c=4", func(s *scenario) {
 			s.stateless, s.clients, s.message, s.target = true, 4, sent, 1.3
 		}),
+		with("session c=4", func(s *scenario) { s.method, s.tool, s.clients, s.check = mcp.MethodInitialize, "", 4, nil }),
 		with("call-100B stateful c=256", func(s *scenario) { s.clients = 256 }),
 		with("call-100B stateful to stateless c=32", func(s *scenario) { s.clients, s.crossed = 32, true }),
 		with("call-100B stateless to stateful c=32", func(s *scenario) {
@@ -153,8 +154,11 @@ func (s scenario) upstream() string {
 
 // run makes one request and checks its answer.
 func (s scenario) run(c *client, r request, client int) error {
-	if s.method == mcp.MethodToolsList {
+	switch s.method {
+	case mcp.MethodToolsList:
 		return c.list(r)
+	case mcp.MethodInitialize:
+		return c.reopen()
 	}
 	result, progress, err := c.do(s.method, r.name, r.params)
 	if err != nil {
