@@ -82,6 +82,16 @@ func (p *pattern) of(t mcp.Target) bool {
 	return (p.kind == "*" || p.kind == t.Kind) && p.upstream.match(t.Upstream)
 }
 
+// Within reports whether a pattern is about upstreams alone that have one of these names, in which *
+// stands for any text. It reports true for what is no pattern.
+func Within(text string, upstreams []string) bool {
+	p, err := parsePattern(text)
+	return err != nil || slices.ContainsFunc(upstreams, func(name string) bool {
+		g := newGlob(name)
+		return g.covers(&p.upstream)
+	})
+}
+
 // printable reports whether a text is printable ASCII.
 func printable(s string) bool {
 	for i := range len(s) {

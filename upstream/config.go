@@ -89,6 +89,21 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 }
 
+// Defaults are keys that each upstream takes which does not have them itself; directories of skills take
+// none. Inside of a section, too, an upstream's own keys stay.
+type Defaults struct {
+	// Headers are those of servers at a URL.
+	Headers map[string]mcp.Secret `yaml:"headers" for:"url"`
+	// Disclosure is how tools are described to clients.
+	Disclosure Disclosure `yaml:"disclosure"`
+	// Results says what clients are sent of large tool results.
+	Results largeresults.Settings `yaml:"results"`
+	// Timeout bounds how long the gateway waits.
+	Timeout Timeout `yaml:"timeout"`
+	// Limits bound memory and load of each upstream.
+	Limits Limits `yaml:"limits"`
+}
+
 // Disclosure is how the tools of one server are described; see gateway/feature/disclosure.
 type Disclosure struct {
 	// Mode is full or progressive. Default: the mode of the section "disclosure".

@@ -60,7 +60,7 @@ func newAuditQuery() *cobra.Command {
 	flags.StringVar(&filter.UserAgent, "user-agent", "", "a part of what the client calls itself")
 	flags.StringVar(&since, "since", "", "a `TIME` (2026-11-23T08:00:00Z) or how long ago (24h)")
 	flags.StringVar(&until, "until", "", "likewise, not included: a `TIME` or how long ago")
-	flags.BoolVar(&asJSON, "json", false, "print the records themselves, one JSON object a line")
+	outputFlags(cmd, &asJSON, "print the records themselves, one JSON object a line")
 	return cmd
 }
 

@@ -96,7 +96,7 @@ func newAuthTest() *cobra.Command {
 	flags.StringVar(&file, "token-file", "", "`FILE` with the token")
 	flags.StringVar(&user, "user", "", "`NAME` of a user, in place of a token")
 	flags.StringVar(&view, "view", "", "`NAME` of the view at whose endpoint the token comes")
-	flags.BoolVar(&o.asJSON, "json", false, "print the result as JSON")
+	outputFlags(cmd, &o.asJSON, "print the result as JSON")
 	flags.DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for the issuer")
 	return cmd
 }

@@ -38,17 +38,23 @@ type checked struct {
 func newCheck() *cobra.Command {
 	var flags checkFlags
 	cmd := &cobra.Command{
-		Use:   "check --config FILE",
+		Use:   "check --config FILE | -",
 		Short: "Say what a configuration means, or everything that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line: what\n" +
-			"serve would refuse, without ports that are in use. Directories of skills are read. With\n" +
+			"serve would refuse, without ports that are in use. - stands for standard input.\n" +
+			"Directories of skills are read. With\n" +
 			"--offline-secrets it takes the values of references, and the files that the configuration\n" +
 			"names, for given, as where there are none of them. With --connect it also connects to Redis, to each\n" +
 			"issuer and to each upstream, prints what it found and how known clients sign in at\n" +
 			"each issuer, and warns of what known clients cut or refuse. With --view it then\n" +
 			"prints what a view shows, by the names that its clients see, to a user who may use\n" +
 			"all of it.",
-		Args: noArguments,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == stdinFile {
+				return cmd.Flags().Set("config", stdinFile)
+			}
+			return noArguments(cmd, args)
+		},
 		RunE: work(func(cmd *cobra.Command) error {
 			if flags.view != "" && !flags.connect {
 				return errors.New("--view needs --connect: only the upstreams know what a view shows")
@@ -61,7 +67,7 @@ func newCheck() *cobra.Command {
 			if flags.asJSON {
 				out, warn = io.Discard, io.Discard
 			}
-			err := found.look(cmd.Context(), flags, out, warn)
+			err := found.look(cmd, flags, out, warn)
 			if !flags.asJSON {
 				return err
 			}
@@ -76,17 +82,35 @@ func newCheck() *cobra.Command {
 	cmd.Flags().BoolVar(&flags.given, "offline-secrets", false, "take references and named files for given")
 	cmd.Flags().BoolVar(&flags.connect, "connect", false, "connect to Redis, issuers and upstreams too")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long --connect waits")
-	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print what was found, as JSON")
+	outputFlags(cmd, &flags.asJSON, "print what was found, as JSON")
 	return cmd
 }
 
-// look checks a configuration, and prints each finding at once.
-func (c *checked) look(ctx context.Context, flags checkFlags, out, stderr io.Writer) error {
-	read := (&config.File{Path: flags.file}).Load
-	if flags.given {
-		read = func(*config.Config) (config.Loaded, error) { return config.ReadGiven(flags.file) }
+// stdinFile stands for standard input in place of a file.
+const stdinFile = "-"
+
+// read reads the configuration.
+func (f checkFlags) read(stdin io.Reader) (config.Loaded, error) {
+	if f.file != stdinFile {
+		if f.given {
+			return config.ReadGiven(f.file)
+		}
+		return (&config.File{Path: f.file}).Load(nil)
 	}
-	l, err := read(nil)
+	const name = "standard input"
+	text, err := io.ReadAll(io.LimitReader(stdin, config.MaxBytes+1))
+	if err != nil {
+		return config.Loaded{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if f.given {
+		return config.ReadBlindly(name, text, nil)
+	}
+	return config.LoadText(name, text)
+}
+
+// look checks a configuration, and prints each finding at once.
+func (c *checked) look(cmd *cobra.Command, flags checkFlags, out, stderr io.Writer) error {
+	l, err := flags.read(cmd.InOrStdin())
 	cfg := l.Config
 	c.warn(stderr, l.Warnings)
 	if err != nil {
@@ -107,17 +131,17 @@ func (c *checked) look(ctx context.Context, flags checkFlags, out, stderr io.Wri
 	c.Configuration = &summary
 	printSummary(out, summary, described)
 	if !flags.connect {
-		if c.Upstreams, err = trial.Skills(ctx, cfg); err != nil {
+		if c.Upstreams, err = trial.Skills(cmd.Context(), cfg); err != nil {
 			return err
 		}
 		return printReports(out, c.Upstreams)
 	}
-	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
 	defer cancel()
 	if c.Backends, err = trial.Backends(ctx, cfg); err != nil {
 		return err
 	}
-	return errors.Join(printBackends(out, c.Backends), c.lookAtUpstreams(ctx, flags, cfg, out, stderr))
+	return errors.Join(printBackends(out, c.Backends), c.lookAtUpstreams(ctx, flags, l, out, stderr))
 }
 
 // warn prints warnings.
@@ -130,19 +154,15 @@ func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
 
 // lookAtUpstreams prints what each upstream answers; it returns an error if one of them
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
-func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, cfg gateway.Config, w,
+func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, l config.Loaded, w,
 	stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(mcp.Version(), log), cfg, flags.view)
-	if err != nil {
-		return err
-	}
-	warnings, err := config.Locate(flags.file, doubts)
+	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(mcp.Version(), log), l.Config, flags.view)
 	if err != nil {
 		return err
 	}
 	c.Upstreams = reports
-	c.warn(stderr, warnings)
+	c.warn(stderr, l.Locate(doubts))
 	err = printReports(w, reports)
 	if flags.view != "" {
 		c.Shown = shown

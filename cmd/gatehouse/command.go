@@ -75,6 +75,35 @@ func nameFlag(cmd *cobra.Command, value *string, usage string) {
 	}
 }
 
+// outputFlags adds --json, and -o json as many programs have it.
+func outputFlags(cmd *cobra.Command, asJSON *bool, usage string) {
+	cmd.Flags().BoolVar(asJSON, "json", false, usage)
+	cmd.Flags().VarP((*output)(asJSON), "output", "o", "`FORMAT`: text or json")
+}
+
+// output is the value of -o: whether the format is JSON.
+type output bool
+
+// String returns the name of the format.
+func (o *output) String() string {
+	if *o {
+		return "json"
+	}
+	return "text"
+}
+
+// Set takes the name of a format.
+func (o *output) Set(format string) error {
+	if format != "json" && format != "text" {
+		return errors.New("want text or json")
+	}
+	*o = format == "json"
+	return nil
+}
+
+// Type names the value in the usage.
+func (o *output) Type() string { return "format" }
+
 // printJSON prints an answer for programs.
 func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)

@@ -54,7 +54,7 @@ func newExplain() *cobra.Command {
 	flags.StringVar(&q.Client, "client", "", "`ID` of the OAuth client")
 	flags.StringVar(&q.View, "view", "", "`NAME` of the view at whose endpoint the call comes")
 	flags.StringVar(&claims, "claims", "", "other claims of the token, as a `JSON` object")
-	flags.BoolVar(&asJSON, "json", false, "print the decision as JSON")
+	outputFlags(cmd, &asJSON, "print the decision as JSON")
 	flags.StringVar(&args, "args", "", "arguments of the call, as a `JSON` object")
 	return cmd
 }

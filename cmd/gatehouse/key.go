@@ -203,7 +203,7 @@ func newKeyList() *cobra.Command {
 		}),
 	}
 	place.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the entries as JSON")
+	outputFlags(cmd, &asJSON, "print the entries as JSON")
 	return cmd
 }
 

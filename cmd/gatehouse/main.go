@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newInit(), newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
+	root.AddCommand(newInit(), newServe(), newCheck(), newSchema(), newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
 		newUpstreams(), newStatus(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),
 		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newDemo(),

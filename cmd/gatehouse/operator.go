@@ -45,7 +45,7 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 		"configuration `FILE` of the gateway, whose admin section says where it is")
 	flags.StringVar(&o.url, "admin", "",
 		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
-	flags.BoolVar(&o.asJSON, "json", false, "print what the gateway answers, as JSON")
+	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
 	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (o.config == "") == (o.url == "") {

@@ -74,7 +74,7 @@ func newReplay() *cobra.Command {
 		"a `FILE` with the secret of audit.key, with which recorded arguments are known to be whole; - for standard input")
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"`CHANGES` that make the exit code 3: "+strings.Join(replay.Changes, ", "))
-	flags.BoolVar(&f.asJSON, "json", false, "print the whole report, as JSON")
+	outputFlags(cmd, &f.asJSON, "print the whole report, as JSON")
 	return cmd
 }
 

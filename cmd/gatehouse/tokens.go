@@ -51,7 +51,7 @@ func newTokens() *cobra.Command {
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().StringVar(&view, "view", "", "count only the tools of the view with this `NAME`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the numbers as JSON")
+	outputFlags(cmd, &asJSON, "print the numbers as JSON")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -17,6 +18,21 @@ func newVersion() *cobra.Command {
 		Args:  noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
+			return err
+		}),
+	}
+}
+
+func newSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration",
+		Long: "Prints the JSON Schema of the configuration, with the meaning and default of each key. An\n" +
+			"editor that knows it completes keys and shows mistakes: write into the file's first line\n\n" +
+			"  # yaml-language-server: $schema=./gatehouse.schema.json",
+		Args: noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), config.Schema())
 			return err
 		}),
 	}

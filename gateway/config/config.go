@@ -79,8 +79,17 @@ type Config struct {
 	// client does. Default none.
 	Hooks hooks.Config `yaml:"hooks"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
-	// required.
+	// required, here or in an included file.
 	Upstreams []upstream.Config `yaml:"upstreams"`
+	// Defaults are keys that each upstream takes which does not have them itself.
+	Defaults upstream.Defaults `yaml:"defaults"`
+	// Include are patterns of further files with upstreams, rules of policy and views, such as
+	// conf.d/*.yaml; their paths start at the directory of this file. They follow in the order of their
+	// names. Default none.
+	Include []string `yaml:"include"`
+	// Teams own the included files, each bound to what its team may name. Default: the files may have
+	// whatever this one may.
+	Teams []Team `yaml:"teams"`
 	// Naming distinguishes names of different upstreams.
 	Naming catalog.Config `yaml:"naming"`
 	// Disclosure selects the descriptions of tools. Default: in full.
@@ -114,6 +123,8 @@ type Config struct {
 	// Written has the values with references, as the file has them, by their paths, such as
 	// "upstreams[2].url".
 	Written map[string]string `yaml:"-"`
+	// Included are the files that Include has found.
+	Included []string `yaml:"-"`
 }
 
 // Telemetry is the section "telemetry".
@@ -181,6 +192,7 @@ func (c Config) Validate() error {
 	found.When(c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay,
 		"shutdown_delay: %s: want 0s to %s", c.ShutdownDelay, mostDelay)
 	found.At("shutdown_timeout", problems.Negative(c.ShutdownTimeout))
+	found.Join(checkTeams(c))
 	c.checkUpstreams(&found)
 	return found.Err()
 }

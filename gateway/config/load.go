@@ -82,16 +82,20 @@ func Parse(file string, data []byte) (cfg Config, warnings []Problem, err error)
 	return l.Config, l.Warnings, err
 }
 
-// Locate finds the lines that errors are about, in a file that Load has read. Each error
-// must begin with the path of a key.
-func Locate(file string, found []error) ([]Problem, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+// Locate returns errors from elsewhere with their lines. Each must begin with the path of a key.
+func (l Loaded) Locate(found []error) []Problem { return l.document.Locate(errors.Join(found...)) }
+
+// LoadText is File.Load for a gateway that is to start, with a text that has no file. Relative paths in it
+// start at the working directory.
+func LoadText(name string, data []byte) (Loaded, error) {
+	l, err := ReadText(name, data, nil, os.LookupEnv)
+	if err == nil && len(data) > MaxBytes {
+		err = unreadable(name, fmt.Errorf("larger than %d bytes", MaxBytes))
 	}
-	var cfg Config
-	return decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv},
-		&cfg).Locate(errors.Join(found...)), nil
+	if err == nil {
+		err = l.checkFiles()
+	}
+	return l, err
 }
 
 // ReadText is Read for a text in memory; env has the values of references to the environment.
@@ -122,7 +126,7 @@ func ReadText(file string, data []byte, holds *Config, env func(string) (string,
 		}
 		cfg, l.Warnings = now, append(l.Warnings, l.Pending...)
 	}
-	l.Config, l.Places = cfg, rulePlaces(file, cfg, d)
+	l.Config, l.Places = cfg, rulePlaces(cfg, d)
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
 	}
@@ -149,10 +153,10 @@ func (l *Loaded) readKeys(cfg *Config, had bool) error {
 }
 
 // rulePlaces returns the places of the rules of policy by their names.
-func rulePlaces(file string, cfg Config, d *strictyaml.Document) map[string]string {
+func rulePlaces(cfg Config, d *strictyaml.Document) map[string]string {
 	places := make(map[string]string, len(cfg.Policy.Rules))
 	for i, r := range cfg.Policy.Rules {
-		places[r.Name] = fmt.Sprintf("%s:%d", file, d.Line(fmt.Sprintf("policy.rules[%d]", i)))
+		places[r.Name] = d.At(fmt.Sprintf("policy.rules[%d]", i))
 	}
 	return places
 }
@@ -163,7 +167,7 @@ func ReadGiven(file string) (Loaded, error) {
 	if err != nil {
 		return Loaded{}, unreadable(file, err)
 	}
-	return ReadBlindly(file, data, nil)
+	return readBlindly(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file)})
 }
 
 func unreadable(file string, err error) error {
@@ -174,9 +178,21 @@ func unreadable(file string, err error) error {
 // machine, only the variables in known; nil for none. It does not report mistakes in lines with
 // references, except where calls are decided by them.
 func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l Loaded, err error) {
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Env: known, Blind: true}, &l.Config)
-	lines := bytes.Split(data, []byte("\n"))
+	return readBlindly(strictyaml.Source{File: file, Data: data, Env: known})
+}
+
+func readBlindly(src strictyaml.Source) (l Loaded, err error) {
+	src.Blind = true
+	file, data := src.File, src.Data
+	d := decodeConfig(src, &l.Config)
+	texts := map[string][][]byte{file: bytes.Split(data, []byte("\n"))}
 	refers := func(p Problem) bool {
+		lines, read := texts[p.File]
+		if !read {
+			included, _, _, _ := strictyaml.SeeFile(p.File, MaxBytes) // include has said why it cannot be read
+			lines = bytes.Split(included, []byte("\n"))
+			texts[p.File] = lines
+		}
 		return p.Line > 0 && p.Line <= len(lines) && !strings.HasPrefix(p.Message, "unknown key") &&
 			bytes.Contains(lines[p.Line-1], []byte("${"))
 	}
@@ -192,7 +208,7 @@ func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l
 	if len(problems) > 0 {
 		return Loaded{}, &Error{Problems: problems}
 	}
-	l.Places = rulePlaces(file, l.Config, d)
+	l.Places = rulePlaces(l.Config, d)
 	return l, nil
 }
 
@@ -201,7 +217,9 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
 	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client,
 		"context_servers": client}
+	src.Inherit = strictyaml.Inheritance{Section: "defaults", List: "upstreams", Suits: inherits}
 	d := strictyaml.Decode(src, cfg)
+	d.Check(include(cfg, d, src))
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())
 	return d

@@ -137,6 +137,12 @@ func TestZeroMeansZeroOrIsRefused(t *testing.T) {
 	found := make(map[string]numberKey)
 	numberKeys(reflect.TypeFor[Config](), "", "", found)
 	delete(found, "telemetry.log.level") // a word
+	for key, file := range zeroKeys {
+		if inner, ok := strings.CutPrefix(key, "upstreams[]."); ok {
+			zeroKeys["defaults."+inner] = strings.Replace(strings.TrimSuffix(file, "]"),
+				"upstreams: [{name: a, url: https://a.example, ", "defaults: {", 1)
+		}
+	}
 	if known := slices.Sorted(maps.Keys(zeroKeys)); !slices.Equal(known, slices.Sorted(maps.Keys(found))) {
 		t.Fatalf("keys with numbers: %q, here: %q", slices.Sorted(maps.Keys(found)), known)
 	}

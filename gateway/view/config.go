@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -51,10 +52,18 @@ const maxText = 4 << 10
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
+// CheckName returns an error for what is no name of a view.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("name: %q: want a-z, 0-9 and -, at most 40", name)
+	}
+	return nil
+}
+
 // Validate returns all mistakes in the view alone.
 func (c Config) Validate() error {
 	var found problems.List
-	found.When(!namePattern.MatchString(c.Name), "name: %q: want a-z, 0-9 and -, at most 40", c.Name)
+	found.Join(CheckName(c.Name))
 	found.Join(c.Rule().Validate())
 	found.When(len(c.Instructions) > maxText, "instructions: %d bytes: want at most %d", len(c.Instructions), maxText)
 	if c.Order != nil {

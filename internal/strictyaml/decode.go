@@ -11,7 +11,7 @@ import (
 )
 
 func (d *Document) say(n *yaml.Node, address, format string, args ...any) {
-	d.problems = append(d.problems, placed{n.Line, n.Column, address, fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, placed{placeOf(n), address, fmt.Sprintf(format, args...)})
 	d.broken[address] = true
 }
 
@@ -25,7 +25,7 @@ var (
 // say where that is, and may quote a secret.
 func (d *Document) decode(n *yaml.Node, address string, v reflect.Value) {
 	if _, ok := d.places[address]; !ok {
-		d.places[address] = position{n.Line, n.Column}
+		d.places[address] = placeOf(n)
 	}
 	if n.Kind == yaml.AliasNode { // checkNode says it
 		d.broken[address] = true
@@ -72,12 +72,12 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 			if instead := d.src.Foreign[key.Value]; instead != "" && address == "" {
 				message = fmt.Sprintf("unknown key %q: %s", key.Value, instead)
 			}
-			d.problems = append(d.problems, placed{key.Line, key.Column, address, message})
+			d.problems = append(d.problems, placed{placeOf(key), address, message})
 			d.broken[join(address, key.Value)] = true
 			d.broken[join(address, meant)] = true
 			continue
 		}
-		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.places[join(address, key.Value)] = placeOf(key)
 		d.decode(value, join(address, key.Value), v.FieldByIndex(index))
 		d.checkZero(value, join(address, key.Value), v.Type().FieldByIndex(index), v.FieldByIndex(index))
 	}
@@ -113,7 +113,7 @@ func (d *Document) mapping(n *yaml.Node, address string, v reflect.Value) {
 			continue
 		}
 		member := reflect.New(v.Type().Elem()).Elem()
-		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.places[join(address, key.Value)] = placeOf(key)
 		d.decode(value, join(address, key.Value), member)
 		v.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), member)
 	}
@@ -127,6 +127,9 @@ func (d *Document) list(n *yaml.Node, address string, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, child := range n.Content {
 		at := element(address, i)
+		if address == d.src.Inherit.List && address != "" {
+			child = d.inherited(child)
+		}
 		d.names[at] = nameOf(child)
 		d.decode(child, at, v.Index(i))
 	}

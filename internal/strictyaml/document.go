@@ -1,6 +1,15 @@
 package strictyaml
 
-import "reflect"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
 
 // Source is the text of a configuration, and what references in it may reach.
 type Source struct {
@@ -21,6 +30,10 @@ type Source struct {
 	Least, Example string
 	// Foreign are keys of other programs' files, each with what to do with such a file.
 	Foreign map[string]string
+	// Permit, unless nil, reports whether a reference may be used, such as env:NAME or file:/path.
+	Permit func(reference string) bool
+	// Inherit lets elements of a list have keys of a section.
+	Inherit Inheritance
 }
 
 // StandIn is in every text that stands for a reference which is not looked up.
@@ -31,7 +44,8 @@ const StandIn = "gatehouse-reference-"
 type Document struct {
 	src    Source
 	target reflect.Type
-	usable bool // its root has been decoded
+	usable bool       // its root has been decoded
+	common *yaml.Node // the section of src.Inherit, nil for none
 	refs   references
 
 	problems []placed
@@ -45,13 +59,16 @@ type Document struct {
 // placed is a problem at a place of the document. Its address is the path without
 // the names of list elements, such as "upstreams[2].timeout.call".
 type placed struct {
-	line, column int
-	address      string
-	message      string
+	position
+	address string
+	message string
 }
 
-// position is a place in the file.
-type position struct{ line, column int }
+// position is a place in the file, or in that of a document that was adopted.
+type position struct {
+	line, column int
+	file         string // "" for that of the document
+}
 
 // Decode fills target, a pointer to a struct, by the yaml tags of its fields. What cannot
 // be read stays zero, and is a problem of the document.
@@ -60,7 +77,8 @@ func Decode(src Source, target any) *Document {
 	d := &Document{
 		src:    src,
 		target: value.Type(),
-		refs:   references{env: src.Env, dir: src.Dir, blind: src.Blind, values: map[string]string{}},
+		refs: references{env: src.Env, dir: src.Dir, blind: src.Blind, permit: src.Permit,
+			values: map[string]string{}},
 		places: map[string]position{},
 		names:  map[string]string{},
 		broken: map[string]bool{},
@@ -71,9 +89,49 @@ func Decode(src Source, target any) *Document {
 	d.problems = faults
 	if root != nil {
 		d.usable = true
+		d.common = src.Inherit.section(root)
 		d.decode(root, "", value)
 	}
 	return d
+}
+
+// Adopt takes over what another document says of its lists. Their elements follow those of the lists with the
+// same keys here, such as "policy.rules": from has how many there were.
+func (d *Document) Adopt(part *Document, from map[string]int) {
+	moved := func(address string) string {
+		for list, n := range from {
+			index, rest, found := strings.Cut(strings.TrimPrefix(address, list+"["), "]")
+			if i, err := strconv.Atoi(index); strings.HasPrefix(address, list+"[") && found && err == nil {
+				return element(list, n+i) + rest
+			}
+		}
+		return address
+	}
+	within := func(at position) position {
+		at.file = cmp.Or(at.file, part.src.File)
+		return at
+	}
+	for address, at := range part.places {
+		if to := moved(address); d.places[to] == (position{}) {
+			d.places[to] = within(at)
+		}
+	}
+	for address, name := range part.names {
+		d.names[moved(address)] = name
+	}
+	for address := range part.broken {
+		d.broken[moved(address)] = true
+	}
+	for address, text := range part.written {
+		d.written[moved(address)] = text
+	}
+	for _, list := range []struct{ to, of *[]placed }{{&d.problems, &part.problems}, {&d.warnings, &part.warnings}} {
+		for _, p := range *list.of {
+			*list.to = append(*list.to, placed{within(p.position), moved(p.address), p.message})
+		}
+	}
+	maps.Copy(d.refs.values, part.refs.values)
+	d.refs.files = append(d.refs.files, part.refs.files...)
 }
 
 // Check adds the errors of a check of the target to the problems: joined errors, each with the
@@ -102,22 +160,31 @@ func (d *Document) Warnings() []Problem { return d.report(d.warnings) }
 // document.
 func (d *Document) Locate(found error) []Problem { return d.report(d.place(found)) }
 
-// Line returns the line of a key, or of the nearest one around it that is in the file.
-// address is its path, such as "upstreams[2].timeout".
+// At returns the place of a key, "file:line", or that of the nearest key around it that is there. address is
+// its path, such as "upstreams[2].timeout".
+func (d *Document) At(address string) string {
+	at := d.placeOf(address)
+	return fmt.Sprintf("%s:%d", cmp.Or(at.file, d.src.File), at.line)
+}
+
+// Line returns the line of a key, as At does.
 func (d *Document) Line(address string) int { return d.placeOf(address).line }
 
 // Written returns the values that have references, as the file has them, by their addresses.
 func (d *Document) Written() map[string]string { return d.written }
 
-// Files returns the files that references name, as they were read.
+// Files returns the files that references name and those that were noted, as they were read.
 func (d *Document) Files() []Seen { return d.refs.files }
+
+// Note adds files on which the document depends.
+func (d *Document) Note(files ...Seen) { d.refs.files = append(d.refs.files, files...) }
 
 // report turns placed problems into those that are shown.
 func (d *Document) report(found []placed) []Problem {
 	problems := make([]Problem, len(found))
 	for i, f := range found {
 		problems[i] = Problem{
-			File:    d.src.File,
+			File:    cmp.Or(f.file, d.src.File),
 			Line:    f.line,
 			Column:  f.column,
 			Path:    d.refs.hide(d.display(f.address)),

@@ -15,7 +15,7 @@ import (
 )
 
 func (d *Document) empty() placed {
-	return placed{1, 1, "", "the file is empty: it needs at least " + d.src.Least}
+	return placed{position{line: 1, column: 1}, "", "the file is empty: it needs at least " + d.src.Least}
 }
 
 // parse parses the text as exactly one YAML document with a mapping as its root. root is nil when
@@ -34,7 +34,7 @@ func (d *Document) parse() (root *yaml.Node, faults []placed) {
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		faults = append(faults, placed{second.Line, second.Column, "",
+		faults = append(faults, placed{placeOf(&second), "",
 			"a second document begins here: a configuration is exactly one"})
 	} else if !errors.Is(err, io.EOF) {
 		faults = append(faults, syntaxFault(err, data))
@@ -48,7 +48,7 @@ func (d *Document) parse() (root *yaml.Node, faults []placed) {
 		return nil, append(faults, d.empty())
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, append(faults, placed{root.Line, root.Column, "",
+		return nil, append(faults, placed{placeOf(root), "",
 			"the file has to consist of keys and their values, such as " + d.src.Example})
 	}
 	return root, faults
@@ -61,9 +61,9 @@ func badText(data []byte) (placed, bool) {
 		r, size := utf8.DecodeRune(data[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
-			return placed{line, column, "", "not UTF-8 text"}, true
+			return placed{position{line: line, column: column}, "", "not UTF-8 text"}, true
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != 0x85:
-			return placed{line, column, "", fmt.Sprintf("control character %#U", r)}, true
+			return placed{position{line: line, column: column}, "", fmt.Sprintf("control character %#U", r)}, true
 		}
 		i += size
 		column++
@@ -83,7 +83,7 @@ var (
 // alias, which may be a password that begins with *.
 func syntaxFault(err error, data []byte) placed {
 	m := yamlErrorLine.FindStringSubmatch(err.Error())
-	f := placed{line: 1, column: 1, message: "not valid YAML: " + m[2]}
+	f := placed{position: position{line: 1, column: 1}, message: "not valid YAML: " + m[2]}
 	if line, err := strconv.Atoi(m[1]); err == nil && line > 0 {
 		f.line = line
 	}
@@ -125,7 +125,7 @@ func breakingLine(fault error, data []byte, from int) int {
 func checkNode(n *yaml.Node, address string) []placed {
 	var faults []placed
 	say := func(at *yaml.Node, format string, args ...any) {
-		faults = append(faults, placed{at.Line, at.Column, address, fmt.Sprintf(format, args...)})
+		faults = append(faults, placed{placeOf(at), address, fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:

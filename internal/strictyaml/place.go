@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 )
 
 // place turns the errors of a check into problems with the places of the keys that they name.
@@ -19,7 +21,7 @@ func (d *Document) place(err error) (found []placed) {
 			continue
 		}
 		at := d.placeOf(address)
-		found = append(found, placed{at.line, at.column, address, message})
+		found = append(found, placed{at, address, message})
 	}
 	return found
 }
@@ -127,6 +129,9 @@ func isWithin(address, parent string) bool {
 	rest, found := strings.CutPrefix(address, parent)
 	return found && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
+
+// placeOf returns the place of a node.
+func placeOf(n *yaml.Node) position { return position{line: n.Line, column: n.Column} }
 
 // placeOf returns the place of address, or of its nearest parent in the file.
 func (d *Document) placeOf(address string) position {

@@ -24,6 +24,8 @@ type references struct {
 	env   func(string) (string, bool)
 	dir   string // of relative paths
 	blind bool   // nothing is looked up
+	// permit reports whether a reference may be used; nil for all.
+	permit func(reference string) bool
 
 	// values maps the values of references to the references, so that no message of a later check
 	// shows one.
@@ -72,6 +74,8 @@ func (r *references) resolve(reference string) (value, warning string, err error
 			"}: want ${env:NAME} or ${file:/path}; write $${ for a plain ${")
 	case name == "":
 		return "", "", fmt.Errorf("reference ${%s} names nothing: want ${env:NAME} or ${file:/path}", reference)
+	case r.permit != nil && !r.permit(kind+":"+r.absolute(kind, name)):
+		return "", "", fmt.Errorf("${%s}: this file may not use it", reference)
 	case r.blind:
 		known := false
 		if kind == "env" && r.env != nil {
@@ -105,11 +109,20 @@ func (r *references) resolve(reference string) (value, warning string, err error
 	return value, warning, nil
 }
 
+// absolute returns what a reference names: of a file, the path without steps up and down.
+func (r *references) absolute(kind, name string) string {
+	switch {
+	case kind != "file":
+		return name
+	case filepath.IsAbs(name):
+		return filepath.Clean(name)
+	}
+	return filepath.Join(r.dir, name)
+}
+
 // readFile reads a file without the one newline that editors put at its end.
 func (r *references) readFile(path string) (value, warning string, err error) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(r.dir, path)
-	}
+	path = r.absolute("file", path)
 	data, mode, this, err := SeeFile(path, maxReferenceBytes)
 	r.files = append(r.files, this)
 	if err != nil {

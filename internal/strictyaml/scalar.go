@@ -21,7 +21,7 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 	}
 	text, warnings, errs := d.refs.expand(n.Value)
 	for _, warning := range warnings {
-		d.warnings = append(d.warnings, placed{n.Line, n.Column, address, warning})
+		d.warnings = append(d.warnings, placed{placeOf(n), address, warning})
 	}
 	for _, err := range errs {
 		d.say(n, address, "%s", err)
@@ -30,7 +30,7 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 		return
 	}
 	if shellVariable.MatchString(text) {
-		d.warnings = append(d.warnings, placed{n.Line, n.Column, address,
+		d.warnings = append(d.warnings, placed{placeOf(n), address,
 			"$ and a name stand for themselves here: write ${env:NAME} for a variable of the environment"})
 	}
 	referred := text != n.Value
@@ -38,7 +38,7 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 		d.written[address] = n.Value
 	}
 	if isSecret(v, address) && !referred && text != "" {
-		d.warnings = append(d.warnings, placed{n.Line, n.Column, address,
+		d.warnings = append(d.warnings, placed{placeOf(n), address,
 			"a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"})
 	}
 	// Numbers and booleans in quotes are text; the value of a reference has no quotes of

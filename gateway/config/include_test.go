@@ -1,0 +1,211 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// files writes files into a directory of the test, and returns the path of gatehouse.yaml there.
+func files(t *testing.T, texts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range texts {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "gatehouse.yaml")
+}
+
+const ownFile = "include: [conf.d/*.yaml]\npolicy: {default: deny, rules: [{name: all, allow: [\"*:main/*\"]}]}\n" +
+	"upstreams: [{name: main, url: https://main.example}]\n"
+
+func TestInclude(t *testing.T) {
+	at := files(t, map[string]string{"gatehouse.yaml": ownFile,
+		"conf.d/b.yaml": "upstreams:\n- {name: b, url: https://b.example}\n- {name: c, skills: skills}\n",
+		"conf.d/a.yaml": "policy:\n" +
+			"  rules:\n  - {name: a, allow: [\"tools:b/*\"]}\nviews: [{name: v, show: [\"tools:b/*\"]}]\n",
+		"conf.d/other":   "not: yaml: at all",
+		"skills/.hidden": "",
+	})
+	l, err := Read(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(at)
+	if got := l.Config.UpstreamNames(); !slices.Equal(got, []string{"main", "b", "c"}) {
+		t.Errorf("upstreams %q", got)
+	}
+	if got, want := l.Config.Upstreams[2].Skills, filepath.Join(dir, "skills"); got != want {
+		t.Errorf("skills of a relative path: %s, want %s", got, want)
+	}
+	if got, want := l.Places["a"], filepath.Join(dir, "conf.d/a.yaml")+":3"; got != want {
+		t.Errorf("the rule a is at %s, want %s", got, want)
+	}
+	if len(l.Config.Views) != 1 || len(l.Config.Policy.Rules) != 2 {
+		t.Errorf("%d views, %d rules", len(l.Config.Views), len(l.Config.Policy.Rules))
+	}
+	if _, err := ReadBlindly("draft", []byte(ownFile), nil); err == nil ||
+		!strings.Contains(err.Error(), "other files are not read here") {
+		t.Errorf("a draft that includes files: %v", err)
+	}
+	if l, err := ReadGiven(at); err != nil || len(l.Config.Upstreams) != 3 {
+		t.Errorf("with references for given: %d upstreams, %v", len(l.Config.Upstreams), err)
+	}
+}
+
+// TestIncludedProblems: mistakes are reported in the file that has them, those with other files, too.
+func TestIncludedProblems(t *testing.T) {
+	at := files(t, map[string]string{"gatehouse.yaml": ownFile,
+		"conf.d/a.yaml": "upstreams:\n- name: a\n  url: https://a.example\n  timeout: {call: 5}\nlisten: 0.0.0.0:1\n",
+		"conf.d/b.yaml": "upstreams:\n- {name: x, url: https://x.example}\n- name: Main\n  url: https://b.example\n",
+		"conf.d/c.yaml": "upstreams: [\n",
+	})
+	_, err := Read(at, nil)
+	if err == nil {
+		t.Fatal("no problem")
+	}
+	text := strings.ReplaceAll(err.Error(), filepath.Dir(at)+"/conf.d/", "")
+	for _, want := range []string{
+		`a.yaml:4: upstreams[1] (a): timeout.call: duration "5" has no unit`,
+		`a.yaml:5: unknown key "listen"`,
+		`b.yaml:3: upstreams[3] (Main): name: upstreams[0] is called "main" already`,
+		`c.yaml:1: not valid YAML`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestIncludedFilesAreWatched: a file that is added, changed or removed is taken up.
+func TestIncludedFilesAreWatched(t *testing.T) {
+	at := files(t, map[string]string{"gatehouse.yaml": ownFile,
+		"conf.d/a.yaml": "upstreams: [{name: a, url: https://a.example}]\n"})
+	f := &File{Path: at}
+	added := filepath.Join(filepath.Dir(at), "conf.d", "b.yaml")
+	for _, change := range []func() error{
+		func() error { return os.WriteFile(added, []byte("upstreams: []\n"), 0o600) },
+		func() error { return os.WriteFile(added, []byte("views: []\n"), 0o600) },
+		func() error { return os.Remove(added) },
+	} {
+		if _, err := f.Load(nil); err != nil {
+			t.Fatal(err)
+		}
+		f.Changed()
+		if f.Changed() {
+			t.Error("changed before the change")
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		f.Changed()
+		if !f.Changed() {
+			t.Error("a change was not noticed")
+		}
+	}
+}
+
+// TestTeamsAreBound: a file of a team is refused if it names what the team may not.
+func TestTeamsAreBound(t *testing.T) {
+	t.Setenv("CRM_TOKEN", "crm-secret")
+	t.Setenv("OTHER_TOKEN", "other-secret")
+	const teams = ownFile + "teams:\n- {name: crm, files: [crm*.yaml], secrets: [\"env:CRM_*\", \"file:/run/crm/*\"]}\n" +
+		"- {name: ops, files: [ops.yaml], upstreams: [\"o*\"], local: true}\n"
+	server := func(more string) string { return "upstreams: [{name: crm-eu, url: https://c.example" + more + "}]\n" }
+	rule := func(rule string) string { return "policy: {rules: [{name: crm-x, " + rule + "}]}\n" }
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"its own", "crm.yaml", server(", headers: {Authorization: \"Bearer ${env:CRM_TOKEN}\"}") +
+			rule(`allow: ["tools:crm-*/*", "tools:crm/*"]`) + "views: [{name: crm, show: [\"*:crm-eu/*\"]}]\n", ""},
+		{"a rule that is wider", "crm.yaml",
+			rule(`allow: ["tools:crm*/get_*"]`), `"tools:crm*/get_*": the team crm may name`},
+		{"a program where it may", "ops.yaml", "upstreams: [{name: ops, command: [\"true\"]}]\n", ""},
+		{"another's name", "crm.yaml",
+			"upstreams: [{name: mail, url: https://c.example}]\n", "the team crm may have crm, crm-*"},
+		{"a name that only begins like its own", "crm.yaml",
+			"upstreams: [{name: crmx, url: https://c.example}]\n", "may have"},
+		{"a program", "crm.yaml", "upstreams: [{name: crm, command: [\"true\"]}]\n", "servers at a url alone"},
+		{"a directory", "crm.yaml", "upstreams: [{name: crm, skills: /etc}]\n", "servers at a url alone"},
+		{"another's secret", "crm.yaml", server(", headers: {X: \"${env:OTHER_TOKEN}\"}"), "may not use it"},
+		{"another's file", "crm.yaml", server(", headers: {X: \"${file:/run/ops/token}\"}"), "may not use it"},
+		{"another's file by steps up", "crm.yaml",
+			server(", headers: {X: \"${file:/run/crm/../ops/token}\"}"), "may not use it"},
+		{"a file below its directory", "crm.yaml",
+			server(", headers: {X: \"${file:/run/crm/a/b}\"}"), "may not use it"},
+		{"users' tokens", "crm.yaml",
+			server(", auth: {type: token_exchange, token_url: https://c.example/token}"), "sends tokens of users"},
+		{"pinning", "crm.yaml", server(", pinning: {mode: \"off\"}"), "only the main file decides"},
+		{"a rule for all", "crm.yaml", rule(`allow: ["*:*"]`), "may name crm, crm-* alone"},
+		{"a rule for others", "crm.yaml", rule(`deny: ["tools:main/*"]`), "may name"},
+		{"a rule that asks at others", "crm.yaml", rule(`ask: ["tools:m*/*"]`), "may name"},
+		{"a rule by another's name", "crm.yaml",
+			"policy: {rules: [{name: all2, allow: [\"tools:crm/*\"]}]}\n", "begins with crm-"},
+		{"the default of policy", "crm.yaml", "policy: {default: allow}\n", "unknown key"},
+		{"a view of others", "crm.yaml", "views: [{name: crm, show: [\"tools:main/*\"]}]\n", "may name"},
+		{"a view's path", "crm.yaml",
+			"views: [{name: crm, path: /x, show: [\"tools:crm/*\"]}]\n", "only the main file gives paths"},
+		{"further files", "crm.yaml", "include: [/etc/*]\n", "unknown key"},
+		{"a file of none", "mail.yaml", "upstreams: []\n", "is the file of 0 teams"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at := files(t, map[string]string{"gatehouse.yaml": teams, "conf.d/" + tt.file: tt.text})
+			_, err := Read(at, nil)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("got %v, want %q", err, tt.want)
+			case err != nil && strings.Contains(err.Error(), "other-secret"):
+				t.Errorf("the error has a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfUpstreams(t *testing.T) {
+	at := files(t, map[string]string{
+		"gatehouse.yaml": "include: [more.yaml]\n" +
+			"defaults: {timeout: {call: 2m, ask: 7m}, limits: {concurrent: 9}, headers: {X-A: a}}\n" +
+			"upstreams:\n- {name: a, url: https://a.example}\n" +
+			"- {name: b, url: https://b.example, timeout: {call: 1m}, headers: {X-B: b}}\n" +
+			"- {name: c, command: [\"true\"]}\n- {name: d, skills: .}\n",
+		"more.yaml": "upstreams: [{name: e, url: https://e.example, limits: {sessions: 5}}]\n",
+	})
+	l, err := Read(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := l.Config.Upstreams
+	for i, want := range []time.Duration{2 * time.Minute, time.Minute, 2 * time.Minute, 0, 2 * time.Minute} {
+		if got := u[i].Timeout.Call; got != want {
+			t.Errorf("%s: timeout.call is %s, want %s", u[i].Name, got, want)
+		}
+	}
+	if u[1].Timeout.Ask != 7*time.Minute || u[1].Headers["X-A"] != "a" || u[1].Headers["X-B"] != "b" {
+		t.Errorf("b has %v %v", u[1].Timeout, u[1].Headers)
+	}
+	if u[2].Headers != nil {
+		t.Errorf("a program has headers: %v", u[2].Headers)
+	}
+	if u[4].Limits.Concurrent != 9 || u[4].Limits.Sessions != 5 {
+		t.Errorf("e has %+v", u[4].Limits)
+	}
+	for text, want := range map[string]string{
+		"defaults: {url: https://a.example}":   `c.yaml:1: defaults: unknown key "url"`,
+		"defaults: {timeout: {call: -1s}}":     `c.yaml:1: upstreams[0] (a): timeout: call: `,
+		"defaults: {disclosure: {mode: some}}": `c.yaml:1: upstreams[0] (a): disclosure`,
+	} {
+		_, problems := parse(t, text+"\nupstreams: [{name: a, url: https://a.example}]\n")
+		if len(problems) != 1 || !strings.HasPrefix(strings.ReplaceAll(problems[0], "timeout.call", "timeout: call"), want) {
+			t.Errorf("%s: %q, want %q", text, problems, want)
+		}
+	}
+}
