@@ -67,6 +67,8 @@ type Options struct {
 	Version string
 	// Listener replaces Config.Listen, for tests; nil for none. The gateway closes it.
 	Listener net.Listener
+	// AllowUnknown ignores unknown keys of the file, as config.File says.
+	AllowUnknown bool
 	// FitMemory fits the collector of this process to the memory of the container.
 	FitMemory bool
 }
@@ -111,7 +113,7 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{current: newCurrent(), undo: &lifecycle.List{}, lookEvery: lookAtFile}
 	g.failed = make(chan error, 1)
 	if opts.ConfigFile != "" {
-		g.file = &config.File{Path: opts.ConfigFile}
+		g.file = &config.File{Path: opts.ConfigFile, AllowUnknown: opts.AllowUnknown}
 	}
 	cfg, warnings, err := g.load(opts)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 func newServe() *cobra.Command {
 	var config string
+	var allowUnknown bool
 	cmd := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run the gateway",
@@ -23,7 +24,8 @@ func newServe() *cobra.Command {
 			"configuration again, which it also does by itself when the file changes.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
-			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: mcp.Version(), FitMemory: true})
+			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: mcp.Version(), FitMemory: true,
+				AllowUnknown: allowUnknown})
 			if err != nil {
 				return err
 			}
@@ -33,6 +35,8 @@ func newServe() *cobra.Command {
 		}),
 	}
 	configFlag(cmd, &config)
+	cmd.Flags().BoolVar(&allowUnknown, "allow-unknown-keys", false,
+		"ignore keys of a later release, with a warning, except where they might restrict something")
 	return cmd
 }
 

@@ -66,3 +66,33 @@ func TestWhatIsTaken(t *testing.T) {
 	write(whole)
 	looks("it is back", false, true)
 }
+
+// TestUnknownKeysOfALaterRelease: they are ignored for a rollback, but not where they might restrict something.
+func TestUnknownKeysOfALaterRelease(t *testing.T) {
+	for text, want := range map[string]bool{
+		"later: {key: 1}":      true,
+		"http: {later: 5}":     true,
+		"defaults: {later: 1}": false,
+		"auth: {later: true}":  false,
+		"policy: {default: allow, rules: [{name: a, later: 1}]}": false,
+		"limits: [{name: l, later: 1}]":                          false,
+		"admin: {later: 1}":                                      false,
+	} {
+		for more, fits := range map[string]bool{"": want, ", timeout: {later: 1s}": want, ", auth: {later: 1}": false,
+			", sandbox: {later: 1}": false} {
+			at := files(t, map[string]string{
+				"gatehouse.yaml": text + "\nupstreams: [{name: a, url: https://a.example" + more + "}]\n",
+			})
+			l, err := (&File{Path: at, AllowUnknown: true}).Load(nil)
+			if (err == nil) != fits {
+				t.Errorf("%s%s: %v", text, more, err)
+			}
+			if err == nil && len(l.Warnings) == 0 {
+				t.Errorf("%s%s: no warning", text, more)
+			}
+			if _, err := (&File{Path: at}).Load(nil); err == nil {
+				t.Errorf("%s%s: fits without the flag", text, more)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -58,12 +59,18 @@ type Loaded struct {
 
 // Read is Load with a full result. If holds, the current configuration, is given, keys that only a
 // restart can change stay as they are there.
-func Read(file string, holds *Config) (Loaded, error) {
-	data, _, this, err := strictyaml.SeeFile(file, MaxBytes)
+func Read(file string, holds *Config) (Loaded, error) { return (&File{Path: file}).read(holds) }
+
+func (f *File) read(holds *Config) (Loaded, error) {
+	data, _, this, err := strictyaml.SeeFile(f.Path, MaxBytes)
 	if err != nil {
-		return Loaded{files: []strictyaml.Seen{this}}, unreadable(file, err)
+		return Loaded{files: []strictyaml.Seen{this}}, unreadable(f.Path, err)
 	}
-	l, err := ReadText(file, data, holds, os.LookupEnv)
+	src := strictyaml.Source{File: f.Path, Data: data, Env: os.LookupEnv}
+	if f.AllowUnknown {
+		src.Ignorable = ignorable
+	}
+	l, err := readText(src, holds)
 	l.files = append(l.files, this)
 	l.Text, l.Revision = data, RevisionOf(data)
 	return l, err
@@ -100,12 +107,17 @@ func LoadText(name string, data []byte) (Loaded, error) {
 
 // ReadText is Read for a text in memory; env has the values of references to the environment.
 func ReadText(file string, data []byte, holds *Config, env func(string) (string, bool)) (l Loaded, err error) {
-	dir, err := filepath.Abs(filepath.Dir(file))
+	return readText(strictyaml.Source{File: file, Data: data, Env: env}, holds)
+}
+
+func readText(src strictyaml.Source, holds *Config) (l Loaded, err error) {
+	dir, err := filepath.Abs(filepath.Dir(src.File))
 	if err != nil {
-		return l, &Error{Problems: []Problem{{File: file, Message: "its directory is not known: " + err.Error()}}}
+		return l, &Error{Problems: []Problem{{File: src.File, Message: "its directory is not known: " + err.Error()}}}
 	}
+	src.Dir = dir
 	var cfg Config
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: env}, &cfg)
+	d := decodeConfig(src, &cfg)
 	problems := d.Problems()
 	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()),
 		func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
@@ -212,6 +224,13 @@ func readBlindly(src strictyaml.Source) (l Loaded, err error) {
 	return l, nil
 }
 
+// restricting are parts of addresses of keys that say who may do what.
+var restricting = regexp.MustCompile(`^(?:auth|policy|limits|hooks|views|teams|pinning|admin|accounts)\b|` +
+	`^(?:defaults|upstreams\[\d+\])(?:$|\.(?:auth|pinning)\b)`)
+
+// ignorable reports whether an unknown key at an address may be ignored: whether it restricts nothing.
+func ignorable(address string) bool { return !restricting.MatchString(address) }
+
 func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	src.Least, src.Example = "upstreams", "listen: "+defaultListen
 	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
@@ -236,6 +255,9 @@ func (l Loaded) checkFiles() error {
 // File watches the file of the configuration.
 type File struct {
 	Path string
+	// AllowUnknown ignores unknown keys, with a warning, except where they might restrict something: for the
+	// configuration of a later release.
+	AllowUnknown bool
 
 	mu    sync.Mutex        // guards the fields below
 	files []strictyaml.Seen // at the last load
@@ -245,7 +267,7 @@ type File struct {
 // Load reads the file. For a gateway that is to start (holds is nil), it checks the files and directories
 // that the file names, too.
 func (f *File) Load(holds *Config) (Loaded, error) {
-	l, err := Read(f.Path, holds)
+	l, err := f.read(holds)
 	if err == nil && holds == nil {
 		err = l.checkFiles()
 	}

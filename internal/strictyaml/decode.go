@@ -72,6 +72,10 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 			if instead := d.src.Foreign[key.Value]; instead != "" && address == "" {
 				message = fmt.Sprintf("unknown key %q: %s", key.Value, instead)
 			}
+			if d.src.Ignorable != nil && d.src.Ignorable(address) {
+				d.warnings = append(d.warnings, placed{placeOf(key), address, message + ": it is ignored"})
+				continue
+			}
 			d.problems = append(d.problems, placed{placeOf(key), address, message})
 			d.broken[join(address, key.Value)] = true
 			d.broken[join(address, meant)] = true
