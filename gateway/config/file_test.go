@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -94,5 +96,23 @@ func TestUnknownKeysOfALaterRelease(t *testing.T) {
 				t.Errorf("%s%s: fits without the flag", text, more)
 			}
 		}
+	}
+}
+
+// TestLastRelease: each key of the last release is known, or is ignored with a warning that says why.
+func TestLastRelease(t *testing.T) {
+	l, err := ReadGiven(filepath.Join("testdata", "last-release.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deprecated []string
+	for _, w := range l.Warnings {
+		if strings.Contains(w.Message, "http_server") {
+			deprecated = append(deprecated, w.String())
+		}
+	}
+	if want := []string{`testdata/last-release.yaml:753: connections: "http_server": has no effect since net/http serves ` +
+		"all clients: take it out"}; !slices.Equal(deprecated, want) {
+		t.Errorf("warnings %q, want %q", deprecated, want)
 	}
 }

@@ -68,7 +68,7 @@ func (f *File) read(holds *Config) (Loaded, error) {
 	}
 	src := strictyaml.Source{File: f.Path, Data: data, Env: os.LookupEnv}
 	if f.AllowUnknown {
-		src.Ignorable = ignorable
+		src.Ignore = ignoreLater
 	}
 	l, err := readText(src, holds)
 	l.files = append(l.files, this)
@@ -228,14 +228,30 @@ func readBlindly(src strictyaml.Source) (l Loaded, err error) {
 var restricting = regexp.MustCompile(`^(?:auth|policy|limits|hooks|views|teams|pinning|admin|accounts)\b|` +
 	`^(?:defaults|upstreams\[\d+\])(?:$|\.(?:auth|pinning)\b)`)
 
-// ignorable reports whether an unknown key at an address may be ignored: whether it restricts nothing.
-func ignorable(address string) bool { return !restricting.MatchString(address) }
+// ignoreLater ignores keys that restrict nothing.
+func ignoreLater(address, key string) string {
+	if restricting.MatchString(address) {
+		return ignoreFormer(address, key)
+	}
+	return "is not known, and is ignored (--allow-unknown-keys)"
+}
+
+// ignoreFormer ignores keys of the last release.
+func ignoreFormer(address, key string) string {
+	if address == "connections" && key == "http_server" {
+		return "has no effect since net/http serves all clients: take it out"
+	}
+	return ""
+}
 
 func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	src.Least, src.Example = "upstreams", "listen: "+defaultListen
 	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
 	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client,
 		"context_servers": client}
+	if src.Ignore == nil {
+		src.Ignore = ignoreFormer
+	}
 	src.Inherit = strictyaml.Inheritance{Section: "defaults", List: "upstreams", Suits: inherits}
 	d := strictyaml.Decode(src, cfg)
 	d.Check(include(cfg, d, src))

@@ -72,8 +72,7 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 			if instead := d.src.Foreign[key.Value]; instead != "" && address == "" {
 				message = fmt.Sprintf("unknown key %q: %s", key.Value, instead)
 			}
-			if d.src.Ignorable != nil && d.src.Ignorable(address) {
-				d.warnings = append(d.warnings, placed{placeOf(key), address, message + ": it is ignored"})
+			if d.ignored(key, address) {
 				continue
 			}
 			d.problems = append(d.problems, placed{placeOf(key), address, message})
@@ -85,6 +84,18 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 		d.decode(value, join(address, key.Value), v.FieldByIndex(index))
 		d.checkZero(value, join(address, key.Value), v.Type().FieldByIndex(index), v.FieldByIndex(index))
 	}
+}
+
+// ignored reports whether an unknown key is ignored, with a warning.
+func (d *Document) ignored(key *yaml.Node, address string) bool {
+	if d.src.Ignore == nil {
+		return false
+	}
+	why := d.src.Ignore(address, key.Value)
+	if why != "" {
+		d.warnings = append(d.warnings, placed{placeOf(key), address, fmt.Sprintf("%s: %s", shownKey(key.Value), why)})
+	}
+	return why != ""
 }
 
 // checkZero refuses a number or a duration of 0, unless the tag zero of the field says what 0

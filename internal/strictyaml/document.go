@@ -30,9 +30,9 @@ type Source struct {
 	Least, Example string
 	// Foreign are keys of other programs' files, each with what to do with such a file.
 	Foreign map[string]string
-	// Ignorable, unless nil, reports whether an unknown key at an address, such as "upstreams[2]", is a warning
-	// in place of a problem.
-	Ignorable func(address string) bool
+	// Ignore, unless nil, returns why an unknown key of the mapping at an address, such as "upstreams[2]", is a
+	// warning in place of a problem; "" if it is none.
+	Ignore func(address, key string) string
 	// Permit, unless nil, reports whether a reference may be used, such as env:NAME or file:/path.
 	Permit func(reference string) bool
 	// Inherit lets elements of a list have keys of a section.
