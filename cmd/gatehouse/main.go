@@ -59,7 +59,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newInit(), newServe(), newCheck(), newSchema(), newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
+	root.AddCommand(newInit(), newServe(), newCheck(), newSchema(), newDiscover(),
+		newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
 		newUpstreams(), newStatus(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),
 		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newDemo(),

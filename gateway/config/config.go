@@ -79,7 +79,7 @@ type Config struct {
 	// client does. Default none.
 	Hooks hooks.Config `yaml:"hooks"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
-	// required, here or in an included file.
+	// required, unless other files are included.
 	Upstreams []upstream.Config `yaml:"upstreams"`
 	// Defaults are keys that each upstream takes which does not have them itself.
 	Defaults upstream.Defaults `yaml:"defaults"`
@@ -225,7 +225,7 @@ func (c Config) CallerIssuers() []string {
 }
 
 func (c Config) checkUpstreams(found *problems.List) {
-	found.When(len(c.Upstreams) == 0, "upstreams: at least one is needed")
+	found.When(len(c.Upstreams) == 0 && len(c.Include) == 0, "upstreams: at least one is needed")
 	names, prefixes := map[string]int{}, map[string]int{}
 	for i, u := range c.Upstreams {
 		path := UpstreamKey(i, u)

@@ -111,8 +111,8 @@ func TestLastRelease(t *testing.T) {
 			deprecated = append(deprecated, w.String())
 		}
 	}
-	if want := []string{`testdata/last-release.yaml:753: connections: "http_server": has no effect since net/http serves ` +
-		"all clients: take it out"}; !slices.Equal(deprecated, want) {
+	if want := []string{`testdata/last-release.yaml:753: connections: "http_server": ` +
+		"has no effect since net/http serves all clients: take it out"}; !slices.Equal(deprecated, want) {
 		t.Errorf("warnings %q, want %q", deprecated, want)
 	}
 }

@@ -190,6 +190,8 @@ var layers = []layer{
 	// pin for what people cannot see
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"},
 		third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}},
+	{level: 1, dir: "gateway/discovery", ours: []string{"internal/failure"},
+		third: []string{"gopkg.in/yaml.v3", "github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"},
 		third: []string{"github.com/pires/go-proxyproto"}},
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
@@ -220,8 +222,8 @@ var layers = []layer{
 		// netutil bounds connections
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}},
 	// unix for what other programs may not read
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/keyfile",
-		"gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record",
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
+		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record",
 		"gateway/config", "gateway/whatif", "gateway/pinning/review"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 

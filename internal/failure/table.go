@@ -102,6 +102,7 @@ const (
 
 	ConfigInvalid
 	ConfigDoubtful
+	ClusterUnknown
 	ReloadLeftovers
 	StopUnclean
 	AdminDown
@@ -249,6 +250,7 @@ var table = [...]row{
 
 	ConfigInvalid:     {"GH-CONFIG-INVALID", 0, Never, "the configuration has problems, and is not used"},
 	ConfigDoubtful:    {"GH-CONFIG-DOUBTFUL", 0, Never, "the configuration works, but probably not as intended"},
+	ClusterUnknown:    {"GH-DISCOVERY-API", 0, Later, "the Kubernetes API does not say which servers there are"},
 	ReloadLeftovers:   {"GH-RELOAD-LEFTOVERS", 0, Never, "parts of the former configuration did not end in good order"},
 	StopUnclean:       {"GH-STOP-UNCLEAN", 0, Never, "a part of the gateway did not stop in good order"},
 	AdminDown:         {"GH-ADMIN-DOWN", 0, Never, "the listener for operators has ended"},

@@ -26,7 +26,8 @@ func Shapes(size int) []Shape {
 		{"structured", mcp.Object("content", Text(mcp.String(document)),
 			"structuredContent", mcp.Object("records", mcp.Raw(document)))},
 		{"resource", mcp.Object("content", mcp.Array(mcp.Object("type", mcp.String("resource"), "resource", mcp.Object(
-			"uri", mcp.String("file:///report.md"), "mimeType", mcp.String("text/markdown"), "text", mcp.String(document+document)))))},
+			"uri", mcp.String("file:///report.md"), "mimeType", mcp.String("text/markdown"),
+			"text", mcp.String(document+document)))))},
 		{"image", mcp.Object("content", mcp.Array(mcp.Object("type", mcp.String("image"), "mimeType", mcp.String("image/png"),
 			"data", mcp.String(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x89PNG\r\n\x1a\n", size*3/4/8)))))))},
 	}
