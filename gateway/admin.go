@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -80,15 +79,6 @@ func (v visitors) flow(under *graph) *signin.Flow {
 // a time; further ones wait.
 const adminConnections = 256
 
-// bind listens at the address under a key of the configuration.
-func bind(key, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if failed, ok := errors.AsType[*net.OpError](err); ok {
-		return nil, fmt.Errorf("%s: %s: %w", key, address, failed.Err)
-	}
-	return l, err
-}
-
 // openAdmin binds the port for operators, if one is configured.
 func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 	if cfg.Admin.Listen == "" {
@@ -118,9 +108,10 @@ func (g *Gateway) serveAdmin() {
 	}
 	g.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
+	g.secure(server, g.certificates.operators)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(g.admin); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(server, g.admin); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
 		}
 	})

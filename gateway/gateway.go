@@ -31,17 +31,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Limits of the HTTP server. Streams last as long as their clients, and calls as long as they need:
-// the front sets its own deadlines before it reads a body and before it writes. All other
-// connections have these limits; otherwise a client that neither sends nor reads would hold its
-// connection, and a stop would wait for it.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 15 * time.Second
-	writeTimeout      = time.Minute // from the head of the request on
-	maxHeaderBytes    = 32 << 10
-)
-
 // leaveTime bounds giving up a session to other replicas, and giving up all those for which
 // nothing runs when the gateway begins to stop.
 const leaveTime = time.Second
@@ -100,6 +89,8 @@ type serving struct {
 	listener *doorway.Listener
 	failed   chan error  // receives the error if the server stopped by itself
 	draining atomic.Bool // it takes no new sessions any more
+
+	certificates certificates
 
 	admin   net.Listener // nil for none
 	health  *diagnose.Readiness
@@ -200,6 +191,9 @@ func (g *Gateway) build(opts Options, cfg config.Config) error {
 // open binds the ports and makes the servers there.
 func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 	g.health = diagnose.NewReadiness(g.redis, operated{g}.serving)
+	if err := g.openTLS(cfg); err != nil {
+		return err
+	}
 	if err := g.openAdmin(cfg, opts.Admin); err != nil {
 		return err
 	}
@@ -258,12 +252,13 @@ func (g *Gateway) Start() {
 
 	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
-	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(doorway.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
-		(*g.routes.Load()).ServeHTTP(w, doorway.Watch(r))
-	}), g.log)
+		(*g.routes.Load()).ServeHTTP(w, r)
+	})), g.log)
+	g.secure(server, g.certificates.endpoint)
 	server.BaseContext = func(net.Listener) context.Context { return base }
 	g.cluster.Start(g.front.Receiver())
 	var serving sync.WaitGroup
@@ -282,6 +277,9 @@ func (g *Gateway) Start() {
 		serving.Wait()
 		return err
 	})
+	if g.certificates != (certificates{}) {
+		g.undo.OnStop("certificates", lifecycle.Run(g.certificates.watch(g.log, g.lookEvery)))
+	}
 	g.undo.OnStop("front", g.front.Close)
 	g.undo.OnStop("calls that wait for approval", func(context.Context) error { g.waiting.Close(); return nil })
 	g.reloading.Lock()
@@ -297,28 +295,6 @@ func (g *Gateway) Start() {
 		return nil
 	})
 	g.log.Info("serving", "url", g.URL(), "address", g.Addr().String(), "upstreams", len(first.members))
-}
-
-// closing returns a step that closes a listener, unless its server has closed it.
-func closing(l net.Listener) func(context.Context) error {
-	return func(context.Context) error {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	}
-}
-
-func newServer(handler http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       doorway.DefaultIdleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
 }
 
 // Stop ends everything in the reverse order of its start. Streams end, running calls may
@@ -394,7 +370,10 @@ func (g *Gateway) AdminAddr() net.Addr {
 }
 
 // URL returns the endpoint's URL as clients on this machine write it.
-func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.Path() }
+func (g *Gateway) URL() string {
+	cfg := g.graph().cfg
+	return cfg.TLS.Scheme() + "://" + g.Addr().String() + cfg.Path()
+}
 
 // WaitReady returns when every upstream has answered or failed for the first time. Errors:
 // that of ctx.

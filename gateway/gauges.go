@@ -39,6 +39,7 @@ func (g operated) gauges(write sample) {
 		float64(load.Calls))
 	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(load.Questions))
 	write.configuration(g.ReloadStatus())
+	write.certificates(g.certificates)
 	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.",
 		truth(g.draining.Load()))
 }

@@ -46,6 +46,7 @@ type meters struct {
 	Log        *observe.LogMetrics
 
 	reloaded, notReloaded prometheus.Counter
+	handshakes            prometheus.Counter // that failed
 }
 
 // newMeters makes the meters. version is that of the build; redis says that there is a Redis.
@@ -75,6 +76,10 @@ func newMeters(version string, redis bool) *meters {
 
 		reloaded:    reloads.WithLabelValues("ok"),
 		notReloaded: reloads.WithLabelValues("refused"),
+		handshakes: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_tls_handshake_failures_total",
+			Help: "Connections to listeners with TLS whose handshake failed or did not end in time; the log says why at level debug.",
+		}),
 	}
 	if redis {
 		m.Redis = redisdb.NewMetrics(reg)

@@ -117,7 +117,7 @@ func factsOf(ctx context.Context, g *Gateway) diagnose.Facts {
 		Hooks:        now.guardrails.Outages(),
 		Issuers:      now.auth.Status(),
 		Sinks:        g.journal.Status(),
-		Certificates: diagnose.CertificatesOf(now.cfg),
+		Certificates: append(diagnose.CertificatesOf(now.cfg), g.certificates.shown()...),
 		Keys:         now.cfg.Auth.Keys.All(),
 		Series:       g.recent.Series,
 		Records: func(filter record.Filter) (all []*record.Record) {

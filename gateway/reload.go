@@ -51,6 +51,7 @@ func (g *Gateway) Reload() error {
 	if err := g.canReload(); err != nil {
 		return err
 	}
+	g.certificates.look(g.log, true)
 	before := g.graph().cfg
 	l, err := g.file.Load(&before)
 	if err == nil {

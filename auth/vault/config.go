@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Config is the section "vault": the keys with which the tokens of users' own accounts at servers
@@ -103,8 +103,8 @@ func (c Config) Validate() error {
 }
 
 // files are the certificates for the Vault.
-func (t Transit) files() clienttls.Files {
-	return clienttls.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
+func (t Transit) files() tlsfiles.Files {
+	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
 }
 
 func (t Transit) withDefaults() Transit {

@@ -182,6 +182,9 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
 	row("endpoint", s.Endpoint)
 	row("listens on", s.Listen)
+	if s.TLS != "" {
+		row("TLS", s.TLS)
+	}
 	row("authentication", authentication(s))
 	for _, a := range s.Accepted {
 		row("issuer "+a.Issuer, "audience "+strings.Join(a.Audiences, " or "))
@@ -195,6 +198,7 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 	}
 	row("operators", s.Operators)
 	for _, section := range [][2]string{
+		{"operators' TLS", s.AdminTLS},
 		{"console", s.Console}, {"own server", s.OwnServer}, {"accounts", s.Accounts}, {"vault", s.Vault}, {"audit", s.Audit},
 		{"tracing", s.Tracing}, {"memory", s.Memory}, {"hooks", strings.Join(s.Hooks, ", ")}, {"pinning", s.Pinning},
 	} {

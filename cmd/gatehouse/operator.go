@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 const (
@@ -32,10 +33,12 @@ const (
 
 // operator asks the admin API of a running gateway.
 type operator struct {
-	config, url string // flags
-	asJSON      bool   // likewise
+	config, url string         // flags
+	asJSON      bool           // likewise
+	files       tlsfiles.Files // likewise
 	token       string
 	role        string // that is needed
+	transport   *http.Transport
 }
 
 // operatorCommand completes a command that asks the API with its flags.
@@ -45,6 +48,10 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 		"configuration `FILE` of the gateway, whose admin section says where it is")
 	flags.StringVar(&o.url, "admin", "",
 		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
+	flags.StringVar(&o.files.CA, "ca-file", "",
+		"`FILE` with the authority of the admin listener's certificate; by default the system's, and with --config\nits own certificate")
+	flags.StringVar(&o.files.Cert, "cert-file", "", "`FILE` with a client certificate, where admin.tls asks for one")
+	flags.StringVar(&o.files.Key, "key-file", "", "`FILE` with its key")
 	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
 	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -66,6 +73,16 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 // find finds the gateway and the token.
 func (o *operator) find() error {
 	o.token = os.Getenv(tokenVariable)
+	if o.files.Validate() != nil {
+		return errors.New("--cert-file and --key-file: one needs the other")
+	}
+	trusted, err := o.files.Config()
+	if err != nil {
+		return err
+	}
+	o.transport = http.DefaultTransport.(*http.Transport).Clone()
+	// HTTP/1.1 reports why a server refuses a certificate; net/http's HTTP/2 mostly does not.
+	o.transport.TLSClientConfig, o.transport.ForceAttemptHTTP2 = trusted, false
 	if o.url != "" {
 		u, err := url.Parse(o.url)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -85,7 +102,12 @@ func (o *operator) find() error {
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	o.url = "http://" + net.JoinHostPort(host, port)
+	o.url = section.TLS.Scheme() + "://" + net.JoinHostPort(host, port)
+	if o.files.CA == "" && !section.TLS.IsZero() {
+		if err := section.TLS.Trust(trusted); err != nil {
+			return fmt.Errorf("%s: admin.tls: %w", o.config, err)
+		}
+	}
 	if o.token != "" || section.API.Loopback == o.role {
 		return nil
 	}
@@ -121,7 +143,7 @@ func (o *operator) send(ctx context.Context, method, path string, query url.Valu
 	if o.token != "" {
 		r.Header.Set("Authorization", "Bearer "+o.token)
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Transport: o.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the gateway does not answer at %s: %w", o.url, errors.Unwrap(err))

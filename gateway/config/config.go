@@ -34,6 +34,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -56,8 +57,10 @@ type Config struct {
 	// Listen is the address of the endpoint, host:port. Port 0 takes a free port. Default
 	// 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
+	// TLS has the certificates of the endpoint. Default: plain HTTP, as behind a proxy that ends TLS.
+	TLS tlsfiles.Server `yaml:"tls"`
 	// PublicURL is the URL of the endpoint as clients write it. Its path is the path that is
-	// served. Default http://<listen>/mcp.
+	// served. Default http://<listen>/mcp, or https with tls.
 	PublicURL string `yaml:"public_url"`
 	// Auth identifies callers.
 	Auth auth.Config `yaml:"auth"`
@@ -146,6 +149,7 @@ func (c Config) Validate() error {
 	} else {
 		found.At("listen", c.Auth.CheckListener(c.Listen))
 	}
+	found.At("tls", c.TLS.Validate())
 	found.Join(c.checkAddresses()...)
 	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
@@ -315,7 +319,7 @@ func checkPublicURL(raw string) error {
 // WithDefaults fills in the defaults that other packages need and this one owns.
 func (c Config) WithDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
-	c.PublicURL = cmp.Or(c.PublicURL, loopbackURL(c.Listen))
+	c.PublicURL = cmp.Or(c.PublicURL, ownURL(c))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.WithDefaults()
@@ -323,8 +327,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// loopbackURL returns the URL of an endpoint that only this machine reaches.
-func loopbackURL(listen string) string { return "http://" + listen + defaultEndpoint }
+// ownURL returns the URL of the endpoint at its listener.
+func ownURL(c Config) string { return c.TLS.Scheme() + "://" + c.Listen + defaultEndpoint }
 
 // Path returns the path of the endpoint.
 func (c Config) Path() string {
@@ -411,6 +415,7 @@ func (c *Config) resolvePaths(dir string) {
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
 	redis, transit := &c.Sessions.Redis, &c.Vault.Transit
 	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File)
+	absolute(append(c.TLS.Paths(), c.Admin.TLS.Paths()...)...)
 	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile, &c.Tracing.CAFile, &c.Tracing.CertFile, &c.Tracing.KeyFile)
 	absolute(&transit.TokenFile, &transit.CAFile, &transit.CertFile, &transit.KeyFile)
 	c.Auth.Server.Clientele().ResolvePaths(func(path *string) { absolute(path) })

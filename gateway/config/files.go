@@ -3,32 +3,32 @@ package config
 import (
 	"fmt"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Certificates are the files of certificates of a connection to a service of the operator.
 type Certificates struct {
 	Section string // such as sessions.redis
-	clienttls.Files
+	tlsfiles.Files
 }
 
 // CertificatesOf returns the files of certificates of all connections to services of the operator.
 func CertificatesOf(c Config) []Certificates {
 	redis, transit, traces := c.Sessions.Redis, c.Vault.Transit, c.Tracing
 	all := []Certificates{
-		{"sessions.redis", clienttls.Files{CA: redis.CAFile, Cert: redis.CertFile, Key: redis.KeyFile}},
-		{"vault.transit", clienttls.Files{CA: transit.CAFile, Cert: transit.CertFile, Key: transit.KeyFile}},
-		{"tracing", clienttls.Files{CA: traces.CAFile, Cert: traces.CertFile, Key: traces.KeyFile}},
+		{"sessions.redis", tlsfiles.Files{CA: redis.CAFile, Cert: redis.CertFile, Key: redis.KeyFile}},
+		{"vault.transit", tlsfiles.Files{CA: transit.CAFile, Cert: transit.CertFile, Key: transit.KeyFile}},
+		{"tracing", tlsfiles.Files{CA: traces.CAFile, Cert: traces.CertFile, Key: traces.KeyFile}},
 	}
 	for i, s := range c.Audit.Sinks {
 		all = append(all, Certificates{fmt.Sprintf("audit.sinks[%d]", i),
-			clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+			tlsfiles.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
 	}
 	for i, h := range c.Hooks {
 		if s := h.HTTP; s != nil {
 			all = append(all, Certificates{fmt.Sprintf("hooks[%d].http", i),
-				clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+				tlsfiles.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
 		}
 	}
 	return all
@@ -42,6 +42,8 @@ func checkFiles(c Config) error {
 		_, err := files.Config()
 		found.At(files.Section, err)
 	}
+	found.At("tls", c.TLS.Check())
+	found.At("admin.tls", c.Admin.TLS.Check())
 	for i, s := range c.Audit.Sinks {
 		found.At(fmt.Sprintf("audit.sinks[%d]", i), s.CheckFile())
 	}

@@ -225,7 +225,7 @@ func readBlindly(src strictyaml.Source) (l Loaded, err error) {
 }
 
 // restricting are parts of addresses of keys that say who may do what.
-var restricting = regexp.MustCompile(`^(?:auth|policy|limits|hooks|views|teams|pinning|admin|accounts)\b|` +
+var restricting = regexp.MustCompile(`^(?:auth|tls|policy|limits|hooks|views|teams|pinning|admin|accounts)\b|` +
 	`^(?:defaults|upstreams\[\d+\])(?:$|\.(?:auth|pinning)\b)`)
 
 // ignoreLater ignores keys that restrict nothing.
@@ -332,6 +332,8 @@ func (c Config) doubts() error {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}
 	u, err := url.Parse(c.PublicURL)
+	doubts.When(err == nil && !c.TLS.IsZero() && u.Scheme == "http",
+		"public_url: begins with http, and the listener has TLS: say https, or take tls away")
 	if err == nil && c.PublicURL != "" && !loopback.Host(u.Hostname()) && !c.Auth.Identifies() {
 		doubts.Add("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream",
 			u.Hostname())
@@ -373,10 +375,15 @@ func Operators(file string) (Admin, error) {
 	if err != nil {
 		return Admin{}, unreadable(file, err)
 	}
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return Admin{}, unreadable(file, err)
+	}
 	var cfg Config
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: filepath.Dir(file), Env: os.LookupEnv}, &cfg)
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: os.LookupEnv}, &cfg)
 	problems := slices.DeleteFunc(d.Problems(),
 		func(p Problem) bool { return p.Path != "" && !strings.HasPrefix(p.Path, "admin.") })
+	cfg.resolvePaths(dir)
 	if len(problems) > 0 {
 		return cfg.Admin, &Error{Problems: problems}
 	}

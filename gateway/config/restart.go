@@ -13,11 +13,11 @@ import (
 // beginning of a text. holds has defaults.
 func UntilRestart(c, holds Config) (Config, error) {
 	next := c.WithDefaults()
-	if holds.PublicURL == loopbackURL(holds.Listen) && next.PublicURL == loopbackURL(next.Listen) {
-		next.PublicURL = holds.PublicURL // follows from listen, which is named
+	if holds.PublicURL == ownURL(holds) && next.PublicURL == ownURL(next) {
+		next.PublicURL = holds.PublicURL // follows from listen and tls, which are named
 	}
 	c.Listen, c.PublicURL, c.Vault, c.Replicas = holds.Listen, holds.PublicURL, holds.Vault, holds.Replicas
-	c.HTTP, c.Connections = holds.HTTP, holds.Connections
+	c.TLS, c.HTTP, c.Connections = holds.TLS, holds.HTTP, holds.Connections
 	c.Sessions = sessionsUntilRestart(holds.Sessions, next.Sessions)
 	c.Admin = adminUntilRestart(holds.Admin, next.Admin)
 	c.Telemetry = holds.Telemetry
@@ -28,6 +28,7 @@ func UntilRestart(c, holds Config) (Config, error) {
 		now, next any
 	}{
 		{"listen", c.Listen, next.Listen},
+		{"tls", c.TLS, next.TLS},
 		{"public_url", c.PublicURL, next.PublicURL},
 		{"sessions", c.Sessions, next.Sessions},
 		{"vault", c.Vault, next.Vault},

@@ -32,6 +32,8 @@ type Summary struct {
 	Accepted  []auth.Accepted `json:"accepted,omitempty"`
 	Hosts     []string        `json:"hosts"`
 	Origins   []string        `json:"origins"`
+	TLS       string          `json:"tls,omitempty"`        // of the endpoint
+	AdminTLS  string          `json:"admin_tls,omitempty"`  // of the listener for operators
 	Operators string          `json:"operators"`            // their address
 	Pinning   string          `json:"pinning,omitempty"`    // which upstreams are pinned, and to what; "" for none
 	Hooks     []string        `json:"hooks,omitempty"`      // their names
@@ -126,6 +128,8 @@ func (c Config) Summary() Summary {
 		Accepted:   c.Auth.Accepted(c.PublicURL),
 		Hosts:      slices.Concat(alwaysHosts, c.Hosts()),
 		Origins:    append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
+		TLS:        c.TLS.String(),
+		AdminTLS:   c.Admin.TLS.String(),
 		Operators:  cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
 		Pinning:    pinningSummary(c),
 		Disclosure: c.disclosureSummary(),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Section is the section "admin".
@@ -15,11 +16,13 @@ type Section struct {
 	// it. /readyz gives the state of upstreams only to requests from this machine. /metrics, which
 	// is made for collectors, includes the names of upstreams. Default none.
 	Listen string `yaml:"listen"`
+	// TLS has the certificates of this listener. Default: plain HTTP.
+	TLS tlsfiles.Server `yaml:"tls"`
 	// API gives access to the API for operators, /api/v1/ at the same address. A reload changes it,
 	// but does not begin or end to serve it. Default: it is not served.
 	API admin.Config `yaml:"api"`
 	// URL is the address of this listener for browsers: https, or http on a loopback address.
-	// Default: http://<listen>.
+	// Default: http://<listen>, or https with tls.
 	URL string `yaml:"url"`
 	// Rules give roles to people who sign in to the console. Default: none.
 	Rules admin.RoleRules `yaml:"rules"`
@@ -32,7 +35,9 @@ type Section struct {
 func (a Section) Operated() bool { return !a.API.IsZero() || !a.Console.IsZero() }
 
 // At returns the address of the listener for browsers, without / at its end.
-func (a Section) At() string { return strings.TrimSuffix(cmp.Or(a.URL, "http://"+a.Listen), "/") }
+func (a Section) At() string {
+	return strings.TrimSuffix(cmp.Or(a.URL, a.TLS.Scheme()+"://"+a.Listen), "/")
+}
 
 // Around holds the facts of other sections that this one has to fit.
 type Around struct {
@@ -54,6 +59,8 @@ func (a Section) Check(with Around) (found problems.List) {
 	case !a.Console.IsZero():
 		found.Add("admin.listen: admin.console needs it: the address of the console, such as 127.0.0.1:9090")
 	}
+	found.At("admin.tls", a.TLS.Validate())
+	found.When(a.Listen == "" && !a.TLS.IsZero(), "admin.listen: admin.tls needs it: the address, such as 0.0.0.0:9090")
 	found.At("admin.api", a.API.Validate())
 	found.When(a.API.Messages != "" && !a.Operated(),
 		"admin.api.messages: nobody could see them: add tokens, loopback or a console, or leave it out")

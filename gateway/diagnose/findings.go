@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Most bounds the findings of an answer; the least bad ones are left out.
@@ -68,7 +68,7 @@ type Broken struct {
 // Certificate is a file of certificates of the configuration.
 type Certificate struct {
 	Section string // such as sessions.redis
-	clienttls.End
+	tlsfiles.End
 }
 
 // checks are the rules. Their order is that of equally bad findings.

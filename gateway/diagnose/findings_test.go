@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -31,7 +31,7 @@ func facts() Facts {
 		Issuers: []auth.Status{{Issuer: "https://login.example.com", State: "ready"}},
 		Sinks:   []audit.Status{{Name: "file", Queued: 3, Lost: 7, LastLost: noon.Add(-2 * time.Hour)}},
 		Certificates: []Certificate{{"sessions.redis",
-			clienttls.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
+			tlsfiles.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
 		Keys: []apikey.Entry{
 			{ID: "later", User: "ci", Expires: noon.Add(15 * 24 * time.Hour).Format(time.RFC3339)},
 			{ID: "past", User: "ci", Expires: "2026-01-01T00:00:00Z"}, {ID: "gone", User: "ci", Revoked: "2026-01-01T00:00:00Z"},
@@ -138,8 +138,11 @@ func TestFindings(t *testing.T) {
 			"warning certificate redis.pem ", "ends within a day", "", ""},
 		{"ended certificate", func(f *Facts) { f.Certificates[0].At = noon }, "critical certificate redis.pem ", "has ended",
 			"until 2026-11-23", ""},
-		{"certificate that is none", func(f *Facts) { f.Certificates[0].Problem = "no such file" },
-			"critical certificate redis.pem ", "cannot be read", "No such file.", "Correct sessions.redis.cert_file"},
+		{"certificate that is none", func(f *Facts) {
+			f.Certificates[0].Problem, f.Certificates[0].At = "no such file", time.Time{}
+		}, "critical certificate redis.pem ", "cannot be read", "No such file.", "Correct sessions.redis.cert_file"},
+		{"certificate that is not used", func(f *Facts) { f.Certificates[0].Problem = "no such file" },
+			"critical certificate redis.pem ", "is not used", "The one before is good until", "Correct sessions.redis.cert_file"},
 		{"ended authority", func(f *Facts) { f.Certificates[0].Key, f.Certificates[0].At = "ca_file", noon },
 			"critical certificate redis.pem ", "sessions.redis.ca_file", "", "restart"},
 		{"reload", func(f *Facts) {

@@ -195,6 +195,10 @@ func certificates(f Facts) (all []admin.Finding) {
 		key := c.Section + "." + c.Key
 		left := c.At.Sub(f.Now)
 		switch {
+		case c.Problem != "" && !c.At.IsZero():
+			found.What = fmt.Sprintf("The new certificate of %s is not used.", key)
+			found.Cause = sentence(c.Problem) + fmt.Sprintf(" The one before is good until %s.", c.At.UTC().Format(time.DateTime))
+			found.Next = fmt.Sprintf("Correct %s, or the file.", key)
 		case c.Problem != "":
 			found.What, found.Cause = fmt.Sprintf("The certificate of %s cannot be read.", key), sentence(c.Problem)
 			found.Next = fmt.Sprintf("Correct %s, or the file.", key)
@@ -213,7 +217,10 @@ func certificates(f Facts) (all []admin.Finding) {
 		default:
 			continue
 		}
-		if c.Key == "ca_file" {
+		switch c.Key {
+		case "client_ca_file":
+			found.Next = fmt.Sprintf("Put the authority's new certificate into %s.", c.File)
+		case "ca_file":
 			found.Next = fmt.Sprintf("Put the authority's new certificate into %s, and restart the gateway.", c.File)
 		}
 		all = append(all, found)

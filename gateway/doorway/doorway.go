@@ -3,6 +3,7 @@ package doorway
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -39,6 +40,9 @@ type Listener struct {
 	open  map[*visitor]struct{}
 	of    map[netip.Addr]int // how many connections; only addresses that have some
 	fresh *list.List         // of *visitor, those without a whole request, oldest first
+
+	requests   int                // that run over HTTP/2
+	requestsOf map[netip.Addr]int // likewise, of the addresses that have some
 }
 
 // visitor is a connection of a client.
@@ -50,7 +54,8 @@ type visitor struct {
 	from  netip.Addr    // the client that it is counted for
 	proxy bool          // other clients than its peer use it, too
 	fresh *list.Element // in door.fresh; nil after the first request
-	known atomic.Bool   // a request has come
+	begun atomic.Bool   // a request has begun
+	known atomic.Bool   // a whole request has come
 	idle  atomic.Int64  // since when, in nanoseconds after door.began; 0 while a request runs
 }
 
@@ -72,13 +77,19 @@ func New(l net.Listener, c Config, m *Metrics) *Listener {
 		idleTimeout: c.IdleTimeout, metrics: m,
 		vacant: make(chan struct{}, 1), closing: make(chan struct{}), began: time.Now(),
 		open: make(map[*visitor]struct{}), of: make(map[netip.Addr]int), fresh: list.New(),
+		requestsOf: make(map[netip.Addr]int),
 	}
 }
 
-// Serve runs a server on the connections until it is shut down. It sets the server's hooks and idle
-// timeout.
+// Serve runs a server on the connections until it is shut down; over TLS, if it has a configuration for
+// that. It sets the server's hooks, idle timeout and bounds of HTTP/2. The server limits the time of a
+// handshake to the shortest of its time limits. Until then, the connection is one without a request.
 func (d *Listener) Serve(server *http.Server) error {
 	server.ConnState, server.ConnContext, server.IdleTimeout = d.state, d.context, d.idleTimeout
+	server.HTTP2 = multiplexing()
+	if server.TLSConfig != nil {
+		return server.ServeTLS(d, "", "")
+	}
 	return server.Serve(d)
 }
 
@@ -270,13 +281,15 @@ func (d *Listener) wake() {
 
 // state is the server's ConnState hook.
 func (d *Listener) state(conn net.Conn, state http.ConnState) {
-	v := conn.(*visitor)
+	v := visitorOf(conn)
 	d.metrics.count(state)
 	switch state {
 	case http.StateActive:
 		v.idle.Store(0)
 	case http.StateIdle:
-		v.brought() // and was answered
+		if v.begun.Load() { // with HTTP/2, a connection rests before its first request, too
+			v.brought() // and was answered
+		}
 		v.rest()
 		d.wake()
 	}
@@ -299,17 +312,26 @@ type visitorKey struct{}
 
 // context adds a connection to the contexts of its requests. It is the server's ConnContext.
 func (d *Listener) context(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, visitorKey{}, conn)
+	return context.WithValue(ctx, visitorKey{}, visitorOf(conn))
+}
+
+// visitorOf returns the visitor of a server's connection.
+func visitorOf(conn net.Conn) *visitor {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	return conn.(*visitor)
 }
 
 // Watch returns a request with a body that reports its end, if its connection has not brought a
 // whole request yet.
 func Watch(r *http.Request) *http.Request {
 	v, ok := r.Context().Value(visitorKey{}).(*visitor)
-	switch {
-	case !ok || v.known.Load():
+	if !ok || v.known.Load() {
 		return r
-	case r.ContentLength == 0:
+	}
+	v.begun.Store(true)
+	if r.ContentLength == 0 {
 		v.brought()
 		return r
 	}

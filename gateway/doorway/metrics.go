@@ -11,6 +11,7 @@ import (
 type Metrics struct {
 	open, most                    prometheus.Gauge
 	notAccepted, refused, evicted prometheus.Counter
+	overloaded                    prometheus.Counter // requests
 }
 
 // NewMetrics registers metrics.
@@ -31,6 +32,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		refused: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "connections_per_address"},
+			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
+		}),
+		overloaded: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "requests_at_a_time"},
 			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
 		}),
 		evicted: with.NewCounter(prometheus.CounterOpts{

@@ -34,26 +34,48 @@ type serving struct {
 	*http.Server
 	listener net.Listener
 	metrics  *Metrics
+	door     *Listener
 	ended    chan error
 }
 
+// wait waits until as many requests run over HTTP/2.
+func (s *serving) wait(t *testing.T, requests int) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		s.door.mu.Lock()
+		now := s.door.requests
+		s.door.mu.Unlock()
+		if now == requests {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
 func serve(t *testing.T, listener net.Listener, cfg Config) *serving {
+	t.Helper()
+	return serveWith(t, listener, cfg, func(*http.Server) {})
+}
+
+// serveWith is serve with a change of the server.
+func serveWith(t *testing.T, listener net.Listener, cfg Config, change func(*http.Server)) *serving {
 	t.Helper()
 	cfg = cfg.WithDefaults()
 	s := &serving{metrics: NewMetrics(prometheus.NewRegistry()), listener: listener, ended: make(chan error, 1)}
 	quiet := log.New(io.Discard, "", 0)
 	s.Server = &http.Server{ReadHeaderTimeout: time.Minute, WriteTimeout: time.Minute, ErrorLog: quiet,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/panic" {
 				panic("oh")
 			}
-			r = Watch(r)
 			body, _ := io.ReadAll(r.Body)
 			v := r.Context().Value(visitorKey{}).(*visitor)
 			w.Header().Set("Seen", Client(r)+" "+r.RemoteAddr)
 			fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", string(body), " ", v.known.Load())
-		})}
-	go func() { s.ended <- New(listener, cfg, s.metrics).Serve(s.Server) }()
+		}))}
+	change(s.Server)
+	s.door = New(listener, cfg, s.metrics)
+	go func() { s.ended <- s.door.Serve(s.Server) }()
 	t.Cleanup(func() {
 		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Values of HTTP.OnFailure.
@@ -51,8 +51,8 @@ type HTTP struct {
 	MaxBytes int64 `yaml:"max_bytes"`
 }
 
-func (c HTTP) certificates() clienttls.Files {
-	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
+func (c HTTP) certificates() tlsfiles.Files {
+	return tlsfiles.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
 // headerName matches valid names of headers.

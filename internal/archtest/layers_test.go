@@ -46,18 +46,18 @@ var layers = []layer{
 	{level: 1, dir: "internal/seal"},
 	// the record of a call has its trail
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact", "internal/trail"}},
-	{level: 1, dir: "internal/clienttls"},
+	{level: 1, dir: "internal/tlsfiles", ours: []string{"internal/problems", "internal/strictyaml"}}, // to see files change
 	// seal for what a good secret is
-	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems",
+	{level: 2, dir: "internal/audit", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems",
 		"internal/record", "internal/retryafter", "internal/seal"}},
 	// record for the digest of a session
-	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems",
+	{level: 2, dir: "internal/tracing", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems",
 		"internal/record", "internal/trail"},
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"},
 		third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
-	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp", "internal/problems"},
+	{level: 1, dir: "internal/redisdb", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems"},
 		third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2"}},
@@ -69,7 +69,7 @@ var layers = []layer{
 		"internal/mcp", "internal/problems", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2",
 			"golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/clienttls", "internal/expiring", "internal/loopback",
+	{level: 2, dir: "auth/vault", ours: []string{"internal/tlsfiles", "internal/expiring", "internal/loopback",
 		"internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems",
@@ -157,7 +157,7 @@ var layers = []layer{
 	// policy for patterns and callers
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "internal/problems", "policy"}},
 	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
-	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/clienttls",
+	{level: 4, dir: "gateway/hooks", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/tlsfiles",
 		"internal/problems", "internal/redact", "internal/tracing", "policy"}},
 	// clients for how much of a description is read
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "internal/problems", "gateway/clients"}},
@@ -224,7 +224,7 @@ var layers = []layer{
 	// unix for what other programs may not read
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
 		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record",
-		"gateway/config", "gateway/whatif", "gateway/pinning/review"},
+		"internal/tlsfiles", "gateway/config", "gateway/whatif", "gateway/pinning/review"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},

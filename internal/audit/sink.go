@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Types of sinks.
@@ -114,8 +114,8 @@ func (s Sink) Where() string {
 	return s.URL
 }
 
-func (s Sink) certificates() clienttls.Files {
-	return clienttls.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
+func (s Sink) certificates() tlsfiles.Files {
+	return tlsfiles.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
 }
 
 func (s Sink) withDefaults() Sink {

@@ -103,6 +103,7 @@ const (
 	ConfigInvalid
 	ConfigDoubtful
 	ClusterUnknown
+	CertificateRefused
 	ReloadLeftovers
 	StopUnclean
 	AdminDown
@@ -248,9 +249,11 @@ var table = [...]row{
 	TaskFailed: {"GH-TASK-FAILED", -32603, Depends,
 		"the task that the upstream made of the call ended without a result"},
 
-	ConfigInvalid:     {"GH-CONFIG-INVALID", 0, Never, "the configuration has problems, and is not used"},
-	ConfigDoubtful:    {"GH-CONFIG-DOUBTFUL", 0, Never, "the configuration works, but probably not as intended"},
-	ClusterUnknown:    {"GH-DISCOVERY-API", 0, Later, "the Kubernetes API does not say which servers there are"},
+	ConfigInvalid:  {"GH-CONFIG-INVALID", 0, Never, "the configuration has problems, and is not used"},
+	ConfigDoubtful: {"GH-CONFIG-DOUBTFUL", 0, Never, "the configuration works, but probably not as intended"},
+	ClusterUnknown: {"GH-DISCOVERY-API", 0, Later, "the Kubernetes API does not say which servers there are"},
+	CertificateRefused: {"GH-CERTIFICATE-REFUSED", 0, Never,
+		"a changed certificate of a listener cannot be used, and the one before stays in use"},
 	ReloadLeftovers:   {"GH-RELOAD-LEFTOVERS", 0, Never, "parts of the former configuration did not end in good order"},
 	StopUnclean:       {"GH-STOP-UNCLEAN", 0, Never, "a part of the gateway did not stop in good order"},
 	AdminDown:         {"GH-ADMIN-DOWN", 0, Never, "the listener for operators has ended"},

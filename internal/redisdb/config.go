@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // DefaultPrefix is the default of Config.Prefix.
@@ -62,8 +62,8 @@ func (c Config) Validate() error {
 	return found.Err()
 }
 
-func (c Config) files() clienttls.Files {
-	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
+func (c Config) files() tlsfiles.Files {
+	return tlsfiles.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
 // place is a parsed URL.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // defaultPath is where a collector takes traces (OTLP/HTTP).
@@ -45,8 +45,8 @@ func (c Config) IsZero() bool {
 	return c.Endpoint == "" && c.Headers == nil && c.certificates().IsZero() && c.Sample == "" && !c.TrustParent
 }
 
-func (c Config) certificates() clienttls.Files {
-	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
+func (c Config) certificates() tlsfiles.Files {
+	return tlsfiles.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
 // Validate reports everything that is wrong, each problem with the path of its key in front.

@@ -1,4 +1,4 @@
-package clienttls
+package tlsfiles
 
 import (
 	"crypto/x509"
@@ -13,7 +13,8 @@ import (
 type End struct {
 	// Key is the key of the configuration, File its value.
 	Key, File string
-	// At is the end; zero if the file cannot be read, with Problem as the reason.
+	// At is the end; zero if the file cannot be read, with Problem as the reason. With both, the
+	// certificates of before are in use, and Problem says why those of the file are not.
 	At      time.Time
 	Problem string
 }
@@ -21,30 +22,33 @@ type End struct {
 // Ends returns when the files end: the gateway's own certificate with the first of its chain that
 // does, the authorities with the last one.
 func (f Files) Ends() (all []End) {
-	for _, one := range []struct {
-		key, file string
-		sooner    bool
-	}{{"cert_file", f.Cert, true}, {"ca_file", f.CA, false}} {
+	for _, one := range []struct{ key, file string }{{"cert_file", f.Cert}, {"ca_file", f.CA}} {
 		if one.file == "" {
 			continue
 		}
-		e := End{Key: one.key, File: one.file}
 		certificates, err := readAll(one.file)
+		e := endOf(one.key, one.file, certificates)
 		if err != nil {
 			e.Problem = err.Error()
-		}
-		for _, c := range certificates {
-			if e.At.IsZero() || c.NotAfter.Before(e.At) == one.sooner {
-				e.At = c.NotAfter
-			}
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
+// endOf returns when a file ends that has these certificates.
+func endOf(key, file string, certificates []*x509.Certificate) End {
+	e := End{Key: key, File: file}
+	for _, c := range certificates {
+		if e.At.IsZero() || c.NotAfter.Before(e.At) == (key == "cert_file") {
+			e.At = c.NotAfter
+		}
+	}
+	return e
+}
+
 // readAll reads the certificates of a file, at least one.
-func readAll(path string) (all []*x509.Certificate, err error) {
+func readAll(path string) ([]*x509.Certificate, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,11 @@ func readAll(path string) (all []*x509.Certificate, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(path, text)
+}
+
+// parse returns the certificates in the content of a file, at least one.
+func parse(path string, text []byte) (all []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue

@@ -1,9 +1,4 @@
-// Package clienttls reads the TLS settings of connections to services of the operator. Such
-// services are Redis and receivers of audit records.
-//
-// It owns the keys ca_file, cert_file and key_file. It leaves to its callers which connections
-// use TLS. It starts no goroutines.
-package clienttls
+package tlsfiles
 
 import (
 	"crypto/tls"

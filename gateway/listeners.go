@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
+)
+
+// Limits of the HTTP server. Streams last as long as their clients, and calls as long as they need:
+// the front sets its own deadlines before it reads a body and before it writes. All other
+// connections have these limits; otherwise a client that neither sends nor reads would hold its
+// connection, and a stop would wait for it.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second
+	writeTimeout      = time.Minute // from the head of the request on
+	maxHeaderBytes    = 32 << 10
+)
+
+// bind listens at the address under a key of the configuration.
+func bind(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return nil, fmt.Errorf("%s: %s: %w", key, address, failed.Err)
+	}
+	return l, err
+}
+
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTimeout, // of a TLS handshake, too
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       doorway.DefaultIdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// secure has a server use certificates, nil for plain HTTP.
+func (s *shared) secure(server *http.Server, with *tlsfiles.Live) {
+	if with != nil {
+		server.TLSConfig = with.Config()
+		server.ErrorLog = log.New(serverLog{s.log, s.metrics.handshakes.Inc}, "", 0)
+	}
+}
+
+// serve runs a server on a listener, over TLS if the server has a configuration for that.
+func serve(server *http.Server, l net.Listener) error {
+	if server.TLSConfig != nil {
+		return server.ServeTLS(l, "", "")
+	}
+	return server.Serve(l)
+}
+
+// closing returns a step that closes a listener, unless its server has closed it.
+func closing(l net.Listener) func(context.Context) error {
+	return func(context.Context) error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// serverLog takes the lines that net/http writes. Everyone can cause a handshake that fails, so these
+// are counted, and are warnings for nobody.
+type serverLog struct {
+	log   *slog.Logger
+	count func()
+}
+
+// Write takes one line.
+func (s serverLog) Write(line []byte) (int, error) {
+	level, text := slog.LevelWarn, string(bytes.TrimSpace(line))
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug
+		s.count()
+	}
+	s.log.Log(context.Background(), level, text)
+	return len(line), nil
+}
+
+// certificates are those of the listeners, each nil for plain HTTP.
+type certificates struct{ endpoint, operators *tlsfiles.Live }
+
+// openTLS reads the certificates of the listeners.
+func (g *Gateway) openTLS(cfg config.Config) (err error) {
+	for _, one := range []struct {
+		key   string
+		files tlsfiles.Server
+		live  **tlsfiles.Live
+	}{{"tls", cfg.TLS, &g.certificates.endpoint}, {"admin.tls", cfg.Admin.TLS, &g.certificates.operators}} {
+		if one.files.IsZero() {
+			continue
+		}
+		if *one.live, err = one.files.Open(); err != nil {
+			return fmt.Errorf("%s: %w", one.key, err)
+		}
+	}
+	return nil
+}
+
+// all returns the certificates that there are, by the keys of their sections.
+func (c certificates) all(yield func(section string, live *tlsfiles.Live) bool) {
+	if c.endpoint != nil && !yield("tls", c.endpoint) {
+		return
+	}
+	if c.operators != nil {
+		yield("admin.tls", c.operators)
+	}
+}
+
+// watch returns a function that looks at the files again and again until its context ends.
+func (c certificates) watch(log *slog.Logger, every time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				c.look(log, false)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// look reads files that have changed again; now also those that may be half written.
+func (c certificates) look(log *slog.Logger, now bool) {
+	for section, live := range c.all {
+		switch renewed, err := live.Look(now); {
+		case err != nil:
+			log.Error("a changed certificate cannot be used: the one before stays in use",
+				failure.CertificateRefused.Attr(), "section", section, "error", err)
+		case renewed:
+			log.Info("certificate read again", "section", section, "ends", live.Status().Ends[0].At.UTC())
+		}
+	}
+}
+
+// shown returns the certificates for findings.
+func (c certificates) shown() (all []diagnose.Certificate) {
+	for section, live := range c.all {
+		for _, end := range live.Status().Ends {
+			all = append(all, diagnose.Certificate{Section: section, End: end})
+		}
+	}
+	return all
+}
+
+func (write sample) certificates(c certificates) {
+	for section, live := range c.all {
+		status := live.Status()
+		for _, end := range status.Ends {
+			write("gatehouse_tls_certificate_end_timestamp_seconds",
+				"When a certificate in use by a listener ends, in seconds since 1970, by the key of its file.",
+				unixSeconds(end.At), "key", section+"."+end.Key)
+		}
+		write("gatehouse_tls_last_renewal_successful",
+			"1 if the files of a listener's certificates could be used when they changed last, 0 if those before stay in use.",
+			truth(status.Ends[0].Problem == ""), "section", section)
+		write("gatehouse_tls_renewals_total", "Changed files of a listener's certificates, by what became of them: ok, refused.",
+			float64(status.Renewed), "section", section, "result", "ok")
+		write("gatehouse_tls_renewals_total", "Changed files of a listener's certificates, by what became of them: ok, refused.",
+			float64(status.Refused), "section", section, "result", "refused")
+	}
+}
