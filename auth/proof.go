@@ -45,7 +45,7 @@ func newProofs(cfg Config, publicURL string, used *expiring.Store) *proofs {
 		p.origin = u.Scheme + "://" + u.Host
 	}
 	if used == nil && p.on() {
-		p.used = expiring.New(nil, nil, "dpop", MaxProofs)
+		p.used = expiring.New(expiring.Base{}, nil, "dpop", MaxProofs)
 	}
 	return p
 }

@@ -158,7 +158,7 @@ func TestDPoPStolenToken(t *testing.T) {
 // TestDPoPReplay: a proof is good once, at all replicas together, also for a request that differs.
 func TestDPoPReplay(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	used := expiring.New(nil, nil, "dpop", 100)
+	used := expiring.New(expiring.Base{}, nil, "dpop", 100)
 	one := startGate(t, auth.Deps{Proofs: used}, withDPoP(auth.DPoPAccepted), issuer)
 	two := startGate(t, auth.Deps{Proofs: used}, withDPoP(auth.DPoPAccepted), issuer)
 	h := newHolder("ES256")
@@ -181,7 +181,7 @@ func TestDPoPReplay(t *testing.T) {
 // TestDPoPShares: proofs of one user, however many, do not make those of another good again.
 func TestDPoPShares(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	g := startGate(t, auth.Deps{Proofs: expiring.New(nil, nil, "dpop", 100)}, withDPoP(auth.DPoPAccepted), issuer)
+	g := startGate(t, auth.Deps{Proofs: expiring.New(expiring.Base{}, nil, "dpop", 100)}, withDPoP(auth.DPoPAccepted), issuer)
 	h := newHolder("ES256")
 	alices := issuer.Token(map[string]any{"sub": "alice", "cnf": h.cnf(t)})
 	bobs := issuer.Token(map[string]any{"sub": "bob", "cnf": h.cnf(t)})

@@ -93,9 +93,9 @@ func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
 	g.undo.OnStop("admin listener", closing(g.admin))
 	if g.recent != nil && !cfg.Admin.Console.IsZero() {
 		g.console = visitors{
-			people: signin.NewSessions(g.redis, g.key("people who have signed in")),
+			people: signin.NewSessions(g.base, g.key("people who have signed in")),
 			flows:  g.key("sign-ins that have begun"),
-			ended:  signin.NewEnded(g.redis),
+			ended:  signin.NewEnded(g.base),
 		}
 	}
 	return nil

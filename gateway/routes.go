@@ -66,14 +66,14 @@ const mostAccounts = 10_000
 
 // openAccounts makes the part with which users sign in at servers with accounts of their own.
 func openAccounts(g *Gateway, cfg config.Config) (err error) {
-	key, service, ended := g.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(g.redis)
+	key, service, ended := g.key("users' accounts at servers"), accountsOf(g), signin.NewEnded(g.base)
 	g.accounts, err = accounts.New(accounts.Deps{
 		Vault: g.vault, Log: g.log,
 		May:     func(caller *mcp.Caller, server string) bool { return g.graph().rules.Knows(caller, server) },
 		Changed: service.Lists, Others: service.Tell,
 		Flow: accounts.Flow{PublicURL: accounts.Origin(cfg.PublicURL),
-			Store: expiring.New(g.redis, key, "account-sign-ins", mostAccounts), Key: key},
-		People:  signin.NewSessions(g.redis, g.key("users who have signed in at their accounts")),
+			Store: expiring.New(g.base, key, "account-sign-ins", mostAccounts), Key: key},
+		People:  signin.NewSessions(g.base, g.key("users who have signed in at their accounts")),
 		OneUser: func() bool { return !g.graph().cfg.Auth.Identifies() },
 		SignIn: func() *signin.Flow {
 			now := g.graph()

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -23,6 +25,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
+	"github.com/gatehouse-mcp/gatehouse/gateway/state"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
@@ -65,6 +68,7 @@ type shared struct {
 	cluster  *cluster.Cluster
 	asked    *http.ServeMux // answers other replicas
 	redis    *redisdb.DB    // nil for none
+	base     expiring.Base  // of what outlives the process
 	secret   []byte         // of sealing keys, nil for random ones
 	accepted [][]byte       // secrets of keys that only open
 	hop      string         // names the gateway in Via, the same for all replicas
@@ -122,11 +126,11 @@ func newShared(version string, log *slog.Logger, count *meters) *shared {
 // complete makes the parts that need the secret or Redis.
 func (s *shared) complete(keeping vault.Config, deps vault.Deps) (err error) {
 	s.cursors, s.tasks = s.key("catalog cursor"), s.key("task id")
-	s.proofs = expiring.New(s.redis, nil, "dpop", auth.MaxProofs)
+	s.proofs = expiring.New(s.base.Brief(), nil, "dpop", auth.MaxProofs)
 	if s.vault, err = vault.New(keeping, deps); err != nil {
 		return err
 	}
-	s.oauth, err = grants.NewState(s.redis, s.newKey)
+	s.oauth, err = grants.NewState(s.base, s.newKey)
 	return err
 }
 
@@ -152,8 +156,15 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 			revisions = append(revisions, r.Name)
 		}
 	}
-	if s.secret, s.accepted = cfg.Sessions.Secrets(); s.secret != nil {
+	keys, err := state.KeysOf(cfg)
+	if err != nil {
+		return fmt.Errorf("the key of the state: %w", err)
+	}
+	if s.secret, s.accepted = keys.Secret, keys.Accepted; s.secret != nil {
 		s.hop = hopOf(s.secret)
+	}
+	if s.base.File, err = state.Open(cfg, keys); err != nil {
+		return err
 	}
 	registry := s.metrics.Registry
 	deps := session.Deps{Log: s.log, Metrics: session.NewMetrics(registry, revisions...), Redis: s.metrics.Redis}
@@ -165,6 +176,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 			return err
 		}
 		s.sessions, s.redis = redis, redis.DB()
+		s.base.Redis = s.redis
 		joined, err := cluster.New(cfg.Replicas, cluster.Deps{
 			DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: revision,
 			Asked: s.asked, Log: s.log, Metrics: forwards,
@@ -192,12 +204,8 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 	s.waiting = foureyes.New(foureyes.Deps{May: now.approves, Shared: fourEyes, Metrics: foureyes.NewMetrics(registry)})
 	s.memory = mcp.NewMemory(cfg.InFlight(debug.SetMemoryLimit(-1)))
 	s.clients, s.lasting = now, mcp.NewLasting(now.holds)
-	keeping, err := cfg.VaultConfig()
-	if err != nil {
-		s.log.Info("tokens of accounts at servers end with this process, since there is no directory for them: set vault.directory", "cause", err)
-	}
-	return s.complete(keeping, vault.Deps{
-		Log: s.log, Redis: s.redis, Name: cfg.Listen, Trust: now.trusted, URL: now.url, Told: s.events.Account,
+	return s.complete(keys.Vault, vault.Deps{
+		Log: s.log, Base: s.base, Trust: now.trusted, URL: now.url, Told: s.events.Account,
 		Metrics: vault.NewMetrics(registry),
 	})
 }
@@ -256,10 +264,14 @@ func (s *shared) closeSessions(context.Context) error {
 	if s.vault != nil {
 		s.vault.Close()
 	}
-	if s.sessions == nil {
-		return nil
+	var errs []error
+	if s.sessions != nil {
+		errs = append(errs, s.sessions.Close())
 	}
-	return s.sessions.Close()
+	if s.base.File != nil {
+		errs = append(errs, s.base.File.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // homes returns the homes of the sessions, nil if there are none.

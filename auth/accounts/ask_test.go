@@ -36,7 +36,7 @@ func newStage(t *testing.T, key *seal.Key, store *expiring.Store, accounts *vaul
 	t.Helper()
 	s := &stage{vault: accounts}
 	a, err := New(Deps{
-		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(nil, key),
+		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(expiring.Base{}, key),
 		Log:     slog.New(slog.DiscardHandler),
 		OneUser: func() bool { return false }, SignIn: func() *signin.Flow { return &signin.Flow{Issuer: issuer} },
 		Changed: func(string, *mcp.Caller) {
@@ -64,7 +64,7 @@ func newStage(t *testing.T, key *seal.Key, store *expiring.Store, accounts *vaul
 
 func alone(t *testing.T) *stage {
 	key := newKey(t)
-	return newStage(t, key, expiring.New(nil, key, "accounts", 100), &vaultOf{})
+	return newStage(t, key, expiring.New(expiring.Base{}, key, "accounts", 100), &vaultOf{})
 }
 
 // call is a call of alice, whose client opens pages.
@@ -111,7 +111,7 @@ func TestAsk(t *testing.T) {
 	for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead} {
 		synctest.Test(t, func(t *testing.T) {
 			key := newKey(t)
-			store, accounts := expiring.New(nil, key, "accounts", 100), &vaultOf{}
+			store, accounts := expiring.New(expiring.Base{}, key, "accounts", 100), &vaultOf{}
 			s, other := newStage(t, key, store, accounts), newStage(t, key, store, accounts)
 			c := call(method)
 			asked := s.do(t, c).Ask

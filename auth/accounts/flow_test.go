@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Accounts: mcptest.NewAccounts(nil)}
 	t.Cleanup(w.Accounts.Close)
-	w.Flow = &Flow{PublicURL: public, Store: expiring.New(nil, newKey(t), "accounts", 100), Key: newKey(t)}
+	w.Flow = &Flow{PublicURL: public, Store: expiring.New(expiring.Base{}, newKey(t), "accounts", 100), Key: newKey(t)}
 	w.server = Server{Name: "crm", URL: w.Accounts.URL}
 	return w
 }

@@ -104,11 +104,11 @@ func newSite(t *testing.T) *site {
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r) }))
 	t.Cleanup(gateway.Close)
 	s.url = gateway.URL
-	key, ended := newKey(t), signin.NewEnded(nil)
+	key, ended := newKey(t), signin.NewEnded(expiring.Base{})
 	servers := []Server{{Name: "crm", URL: s.remote.URL}, {Name: "secret", URL: "https://secret.example.com/mcp"}}
 	s.Accounts, err = New(Deps{
-		Flow:  Flow{PublicURL: s.url, Store: expiring.New(nil, key, "accounts", 100), Key: key},
-		Vault: s.vault, People: signin.NewSessions(nil, key), Log: slog.New(slog.DiscardHandler),
+		Flow:  Flow{PublicURL: s.url, Store: expiring.New(expiring.Base{}, key, "accounts", 100), Key: key},
+		Vault: s.vault, People: signin.NewSessions(expiring.Base{}, key), Log: slog.New(slog.DiscardHandler),
 		OneUser: func() bool { return false }, SignIn: func() *signin.Flow {
 			return &signin.Flow{
 				Issuer: s.issuer.URL, ClientID: "pages", Resource: s.issuer.Audience, Redirect: s.url + enterCallback,

@@ -400,7 +400,7 @@ func TestDocumentOutlives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, db := range map[string]*redisdb.DB{"memory": nil, "redis": db} {
-		store := expiring.New(db, key, "d", 10)
+		store := expiring.New(expiring.Base{Redis: db}, key, "d", 10)
 		good, down := &web{}, &web{}
 		good.set(claude, page{})
 		down.set(claude, page{status: 503})

@@ -70,7 +70,7 @@ func New(cfg Config, deps Deps) (*Registry, error) {
 		deps.Fetch = public{}
 	}
 	if deps.Documents == nil {
-		deps.Documents = expiring.New(nil, nil, "documents", MaxDocuments)
+		deps.Documents = expiring.New(expiring.Base{}, nil, "documents", MaxDocuments)
 	}
 	cfg.Registration.DCR.Lifetime = cmp.Or(cfg.Registration.DCR.Lifetime, DefaultLifetime)
 	r := &Registry{cfg: cfg, deps: deps, fixed: make(map[string]Client), documents: newDocuments(deps)}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -405,7 +406,7 @@ func TestReload(t *testing.T) {
 	if b := w.ask(t, "/oauth/token", refresh("web", a.RefreshToken)); b.Error != "invalid_client" {
 		t.Errorf("a client that is denied now: %+v", b)
 	}
-	state, err := grants.NewState(nil, seal.NewRandom)
+	state, err := grants.NewState(expiring.Base{}, seal.NewRandom)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -185,7 +186,7 @@ func TestServerWithoutRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	state, err := grants.NewState(db, seal.NewRandom)
+	state, err := grants.NewState(expiring.Base{Redis: db}, seal.NewRandom)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/auth/grants"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -73,7 +74,7 @@ func newWorld(t *testing.T, change func(*auth.Config)) *world {
 	if change != nil {
 		change(&w.cfg)
 	}
-	state, err := grants.NewState(nil, seal.NewRandom)
+	state, err := grants.NewState(expiring.Base{}, seal.NewRandom)
 	if err != nil {
 		t.Fatal(err)
 	}

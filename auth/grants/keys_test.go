@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -27,7 +28,7 @@ import (
 // one as long as its tokens are good.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state, err := NewState(nil, seal.NewRandom)
+		state, err := NewState(expiring.Base{}, seal.NewRandom)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { db.Close() })
-		state, err := NewState(db, func(purpose string) (*seal.Key, error) { return seal.NewKey(secret, purpose) })
+		state, err := NewState(expiring.Base{Redis: db}, func(purpose string) (*seal.Key, error) { return seal.NewKey(secret, purpose) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestReplicas(t *testing.T) {
 
 // TestSigningKey: a key of the configuration signs, if it is of the right kind.
 func TestSigningKey(t *testing.T) {
-	state, err := NewState(nil, seal.NewRandom)
+	state, err := NewState(expiring.Base{}, seal.NewRandom)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func newPEM(t *testing.T, curve elliptic.Curve) (private, public mcp.Secret) {
 // TestSigningKeyReplaced: while replicas get another signing_key one after the other, each takes the
 // tokens of all; and a key that was left out signs nothing that anybody takes.
 func TestSigningKeyReplaced(t *testing.T) {
-	state, err := NewState(nil, seal.NewRandom)
+	state, err := NewState(expiring.Base{}, seal.NewRandom)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func (s endpoint) busy(ctx context.Context, name string) (free func(), err error
 	ctx, cancel := context.WithTimeout(ctx, busyFor/2)
 	defer cancel()
 	for {
-		added, err := s.deps.State.codes.Add(ctx, "busy:"+name, []byte("1"), busyFor)
+		added, err := s.deps.State.busy.Add(ctx, "busy:"+name, []byte("1"), busyFor)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (s endpoint) busy(ctx context.Context, name string) (free func(), err error
 			return func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 				defer cancel()
-				_ = s.deps.State.codes.Drop(ctx, "busy:"+name) // it ends by itself
+				_ = s.deps.State.busy.Drop(ctx, "busy:"+name) // it ends by itself
 			}, nil
 		}
 		wait := time.NewTimer(lookBusy)

@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -37,6 +36,7 @@ type State struct {
 	clients  *seal.Key       // seals registrations of clients, which a reload must not end
 	begun    *expiring.Store // by users who have signed in and are asked for consent
 	codes    *expiring.Store
+	busy     *expiring.Store // grants that are being refreshed: codes, but never in a file
 	grants   *expiring.Store
 	consents *expiring.Store
 	ring     *ring
@@ -44,9 +44,9 @@ type State struct {
 	documents *expiring.Store
 }
 
-// NewState keeps everything in Redis, sealed, or in memory if db is nil. key makes the key for a
-// purpose.
-func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*State, error) {
+// NewState keeps everything in a base, sealed. key makes the key for a purpose. What a process alone can lose,
+// it has in memory: users who are asked for consent, and copies of documents.
+func NewState(base expiring.Base, key func(purpose string) (*seal.Key, error)) (*State, error) {
 	s := &State{}
 	var errs []error
 	newKey := func(purpose string) *seal.Key {
@@ -55,13 +55,14 @@ func NewState(db *redisdb.DB, key func(purpose string) (*seal.Key, error)) (*Sta
 		return k
 	}
 	s.flows, s.clients = newKey("sign-ins that have begun"), newKey("clients that have registered")
-	s.over = signin.NewEnded(db)
-	s.begun = expiring.New(db, newKey("consent that is asked for"), "oauth-begun", mostBegun)
-	s.codes = expiring.New(db, newKey("codes"), "oauth-codes", mostCodes)
-	s.grants = expiring.New(db, newKey("grants"), "oauth-grants", mostGrants)
-	s.consents = expiring.New(db, newKey("consents"), "oauth-consents", mostConsents)
-	s.documents = expiring.New(db, newKey("documents of clients"), "oauth-documents", clientele.MaxDocuments)
-	s.ring = &ring{kept: expiring.New(db, newKey("signing keys"), "oauth-keys", 1)}
+	s.over = signin.NewEnded(base)
+	s.begun = expiring.New(base.Brief(), newKey("consent that is asked for"), "oauth-begun", mostBegun)
+	s.codes = expiring.New(base, newKey("codes"), "oauth-codes", mostCodes)
+	s.busy = expiring.New(base.Brief(), newKey("codes"), "oauth-codes", mostCodes)
+	s.grants = expiring.New(base, newKey("grants"), "oauth-grants", mostGrants)
+	s.consents = expiring.New(base, newKey("consents"), "oauth-consents", mostConsents)
+	s.documents = expiring.New(base.Brief(), newKey("documents of clients"), "oauth-documents", clientele.MaxDocuments)
+	s.ring = &ring{kept: expiring.New(base, newKey("signing keys"), "oauth-keys", 1)}
 	return s, errors.Join(errs...)
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -94,9 +93,12 @@ const mostEnded = 10_000
 // Ended remembers ended sign-ins of all replicas, or of this one while Redis does not answer.
 type Ended struct{ shared, here *expiring.Store }
 
-// NewEnded makes an Ended, in Redis or, if db is nil, in memory.
-func NewEnded(db *redisdb.DB) *Ended {
-	return &Ended{expiring.New(db, nil, "sign-ins-ended", mostEnded), expiring.New(nil, nil, "sign-ins-ended", mostEnded)}
+// NewEnded makes an Ended in a base.
+func NewEnded(base expiring.Base) *Ended {
+	return &Ended{
+		shared: expiring.New(base, nil, "sign-ins-ended", mostEnded),
+		here:   expiring.New(expiring.Base{}, nil, "sign-ins-ended", mostEnded),
+	}
 }
 
 // end ends a sign-in. It reports whether it had not ended.

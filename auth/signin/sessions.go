@@ -10,7 +10,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -50,9 +49,9 @@ type Sessions struct {
 // besidePrefix begins the ids of sessions beside Redis.
 const besidePrefix = "beside-"
 
-// NewSessions keeps sessions in Redis, sealed, or in memory if db is nil.
-func NewSessions(db *redisdb.DB, key *seal.Key) *Sessions {
-	return &Sessions{expiring.New(db, key, "people", most), expiring.New(nil, key, "people", most)}
+// NewSessions keeps sessions in Redis, sealed, or in memory.
+func NewSessions(base expiring.Base, key *seal.Key) *Sessions {
+	return &Sessions{expiring.New(base.Brief(), key, "people", most), expiring.New(expiring.Base{}, key, "people", most)}
 }
 
 // of returns where a session is kept.

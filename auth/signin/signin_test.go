@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -65,7 +66,7 @@ func newWorld(t *testing.T) *world {
 	w.Flow = &signin.Flow{
 		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"},
 		Resource: w.issuer.Audience,
-		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(nil), Issuers: a,
+		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(expiring.Base{}), Issuers: a,
 	}
 	return w
 }
@@ -352,7 +353,7 @@ func TestTwice(t *testing.T) {
 // TestSessions: sessions end after a time, after one without requests, and at once by signing out.
 func TestSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := signin.NewSessions(nil, newKey(t))
+		s := signin.NewSessions(expiring.Base{}, newKey(t))
 		begin := func() string {
 			id, err := s.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Claims: mcp.Raw(`{"a":1}`),
 				Token: "canary"})
@@ -386,7 +387,7 @@ func TestSessions(t *testing.T) {
 
 // TestSessionsBound: further sign-ins of a person end their own oldest session, and nobody else's.
 func TestSessionsBound(t *testing.T) {
-	s := signin.NewSessions(nil, newKey(t))
+	s := signin.NewSessions(expiring.Base{}, newKey(t))
 	begin := func(name string) string {
 		id, err := s.Begin(t.Context(), mcp.Caller{Subject: name})
 		if err != nil {
@@ -432,7 +433,7 @@ func TestBesideRedis(t *testing.T) {
 	}
 	t.Cleanup(func() { db.Close() })
 	server.Kill()
-	w.Ended = signin.NewEnded(db)
+	w.Ended = signin.NewEnded(expiring.Base{Redis: db})
 	cookie, asked := w.begin(t)
 	who, _, err := w.end(cookie, w.good(asked))
 	if err != nil {
@@ -441,7 +442,7 @@ func TestBesideRedis(t *testing.T) {
 	if _, _, err := w.end(cookie, w.good(asked)); err == nil {
 		t.Error("a sign-in ends twice")
 	}
-	s := signin.NewSessions(db, newKey(t))
+	s := signin.NewSessions(expiring.Base{Redis: db}, newKey(t))
 	id, err := s.Begin(t.Context(), who)
 	if err != nil {
 		t.Fatal(err)
@@ -470,7 +471,7 @@ func TestRedisSessions(t *testing.T) {
 	}
 	t.Cleanup(func() { db.Close() })
 	key := newKey(t)
-	one, other, stranger := signin.NewSessions(db, key), signin.NewSessions(db, key), signin.NewSessions(db, newKey(t))
+	one, other, stranger := signin.NewSessions(expiring.Base{Redis: db}, key), signin.NewSessions(expiring.Base{Redis: db}, key), signin.NewSessions(expiring.Base{Redis: db}, newKey(t))
 	id, err := one.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"canary-group"},
 		Token: "canary"})
 	if err != nil {

@@ -18,15 +18,11 @@ import (
 // are sealed. A reload does not change it.
 type Config struct {
 	// Keys seal the data keys of users. The first one seals, unless there is a Transit; all open,
-	// so that keys can be changed. Default, without Redis: that in Directory, or a random one until the
-	// process ends.
+	// so that keys can be changed. Default, without Redis: the key in state.directory, or a random one
+	// until the process ends.
 	Keys []Key `yaml:"keys"`
 	// Transit has the transit engine of a HashiCorp Vault seal the data keys. Default none.
 	Transit Transit `yaml:"transit"`
-	// Directory keeps the tokens of a gateway without Redis, so that they outlive it. Without Keys and
-	// Transit, it also keeps the key that seals them. Default: with auth.mode none, gatehouse in the user's
-	// directory for settings, such as ~/.config; else none, and users sign in again after a restart.
-	Directory string `yaml:"directory"`
 }
 
 // Key is one key.

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -134,7 +135,7 @@ func (s *authServer) open(t testing.TB, cfg Config, redis *redisdb.DB) (*Vault, 
 	t.Helper()
 	log := &mcptest.Log{}
 	v, err := New(cfg, Deps{
-		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Redis: redis,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Base: expiring.Base{Redis: redis},
 		Trust: func(string) []string { return []string{s.URL} },
 		URL:   func(string) string { return serverURL },
 	})

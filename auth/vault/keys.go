@@ -5,13 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
@@ -57,69 +52,6 @@ func newRandomKey() (*localKey, error) {
 	key, err := seal.NewRandom(keyPurpose)
 	return &localKey{localPrefix + "random:", key}, err
 }
-
-// ownKey is a key in a file for its owner alone, made with the first use.
-type ownKey struct {
-	path string
-
-	mu  sync.Mutex // guards key
-	key *localKey  // nil before the first use
-}
-
-// ownID is the id of an ownKey. No key of the configuration has it.
-const ownID = "own key"
-
-func (k *ownKey) open() (*localKey, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.key != nil {
-		return k.key, nil
-	}
-	secret, err := os.ReadFile(k.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		secret, err = k.create()
-	}
-	if err != nil {
-		return nil, err
-	}
-	k.key, err = newLocalKey(Key{ID: ownID, Key: mcp.Secret(secret)})
-	return k.key, err
-}
-
-func (k *ownKey) create() (secret []byte, err error) {
-	if err := os.MkdirAll(filepath.Dir(k.path), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(k.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	secret = []byte(rand.Text() + rand.Text())
-	_, err = f.Write(secret)
-	return secret, errors.Join(err, f.Sync(), f.Close())
-}
-
-func (k *ownKey) makes(ctx context.Context) (clear []byte, wrapped string, err error) {
-	key, err := k.open()
-	if err != nil {
-		return nil, "", err
-	}
-	return key.makes(ctx)
-}
-
-func (k *ownKey) opens(ctx context.Context, wrapped string) ([]byte, error) {
-	key, err := k.open()
-	if err != nil {
-		return nil, err
-	}
-	return key.opens(ctx, wrapped)
-}
-
-func (k *ownKey) owns(wrapped string) bool { return strings.HasPrefix(wrapped, localPrefix+ownID+":") }
-
-func (k *ownKey) old(string) bool { return false }
-
-func (k *ownKey) close() {}
 
 func (k *localKey) makes(context.Context) (clear []byte, wrapped string, err error) {
 	clear = make([]byte, dataKeySize)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -52,11 +51,7 @@ func newSealer(cfg Config) (*sealer, error) {
 		}
 		s.wrappers = append(s.wrappers, local)
 	}
-	switch {
-	case len(s.wrappers) > 0:
-	case cfg.Directory != "":
-		s.wrappers = append(s.wrappers, &ownKey{path: filepath.Join(cfg.Directory, keyFile)})
-	default:
+	if len(s.wrappers) == 0 {
 		random, err := newRandomKey()
 		if err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ func TestRedisReader(t *testing.T) {
 			}
 		}
 	}
-	store := expiring.New(redis, nil, "accounts", 1)
+	store := expiring.New(expiring.Base{Redis: redis}, nil, "accounts", 1)
 	stolen, err := store.Get(t.Context(), place{alice, "crm"}.name())
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,8 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -20,11 +19,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
 const (
+	// Room has the accounts in their base, sealed by the keys of the vault.
+	Room = "accounts"
 	// mostKept bounds the accounts in memory where there is no Redis.
 	mostKept = 100_000
 	// mostKnown bounds the accounts that this process remembers.
@@ -36,15 +36,6 @@ const (
 	// unused is how long an unused grant is kept.
 	unused = 180 * 24 * time.Hour
 )
-
-// Files in Config.Directory: the key, and the sealed grants, with a name behind them.
-const (
-	keyFile      = "vault.key"
-	accountsFile = "accounts-"
-)
-
-// fileName matches what is not taken into the name of a file.
-var fileName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
 // Values of Grant.ClientAuth, as in the registry of RFC 7591.
 const (
@@ -113,10 +104,8 @@ func (g Grant) validate() error {
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
-	// Redis has what replicas share; nil for Config.Directory, else the memory of this process.
-	Redis *redisdb.DB
-	// Name tells the files of gateways in one Directory apart.
-	Name string
+	// Base has the accounts.
+	Base expiring.Base
 	// Trust returns the URLs that the operator configured for a server: its authorization
 	// server may be at any address there. Nil for none; everything else has to be public.
 	Trust func(server string) []string
@@ -177,6 +166,16 @@ type place struct {
 // name is that of an account in the store.
 func (p place) name() string { return p.owner.Issuer + "\x00" + p.owner.User + "\x00" + p.server }
 
+// Opens reports whether the keys of the vault open a value of Room, whose account nobody names. It asks a Transit.
+func (v *Vault) Opens(ctx context.Context, value []byte) error {
+	wrapped, _, found := bytes.Cut(value, []byte{'\n'})
+	if !found {
+		return errUnreadable
+	}
+	_, err := v.sealer.unwrap(ctx, string(wrapped))
+	return err
+}
+
 // New makes a Vault. It does no I/O.
 func New(cfg Config, deps Deps) (*Vault, error) {
 	if deps.Log == nil {
@@ -188,13 +187,9 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 	}
 	v := &Vault{
 		deps: deps, sealer: sealer, metrics: cmp.Or(deps.Metrics, NewMetrics(nil)),
-		grants: expiring.New(deps.Redis, nil, "accounts", mostKept),
-		locks:  expiring.New(deps.Redis, nil, "account-locks", mostKept),
-		uses:   expiring.New(deps.Redis, nil, "account-uses", mostKept),
-	}
-	if deps.Redis == nil && cfg.Directory != "" {
-		v.grants = expiring.NewFile(filepath.Join(cfg.Directory,
-			accountsFile+fileName.ReplaceAllString(deps.Name, "-")+".json"), "accounts", mostKept)
+		grants: expiring.New(deps.Base, nil, Room, mostKept),
+		locks:  expiring.New(deps.Base.Brief(), nil, "account-locks", mostKept),
+		uses:   expiring.New(deps.Base, nil, "account-uses", mostKept),
 	}
 	v.base, v.stop = context.WithCancel(context.Background())
 	if v.known, err = lru.New[place, *account](mostKnown); err != nil {

@@ -199,8 +199,9 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 	row("operators", s.Operators)
 	for _, section := range [][2]string{
 		{"operators' TLS", s.AdminTLS},
-		{"console", s.Console}, {"own server", s.OwnServer}, {"accounts", s.Accounts}, {"vault", s.Vault}, {"audit", s.Audit},
-		{"tracing", s.Tracing}, {"memory", s.Memory}, {"hooks", strings.Join(s.Hooks, ", ")}, {"pinning", s.Pinning},
+		{"console", s.Console}, {"own server", s.OwnServer}, {"accounts", s.Accounts}, {"vault", s.Vault},
+		{"state", s.Kept}, {"audit", s.Audit}, {"tracing", s.Tracing}, {"memory", s.Memory},
+		{"hooks", strings.Join(s.Hooks, ", ")}, {"pinning", s.Pinning},
 	} {
 		if section[1] != "" {
 			row(section[0], section[1])

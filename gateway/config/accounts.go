@@ -2,15 +2,12 @@ package config
 
 import (
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
-	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -58,19 +55,6 @@ func (c Config) AccountsSignIn() signin.Config {
 			Scopes: server.Scopes}
 	}
 	return c.Admin.Console.SignIn
-}
-
-// VaultConfig returns the section "vault" with its defaults. The error says that there is no
-// directory for the tokens of the only user (auth.mode none).
-func (c Config) VaultConfig() (vault.Config, error) {
-	if c.Vault.Directory != "" || c.Auth.Identifies() || c.Sessions.Store == session.StoreRedis {
-		return c.Vault, nil
-	}
-	settings, err := os.UserConfigDir()
-	if err == nil {
-		c.Vault.Directory = filepath.Join(settings, "gatehouse")
-	}
-	return c.Vault, err
 }
 
 // checkAccounts returns mistakes in the section "vault", and in servers at which users have

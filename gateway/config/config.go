@@ -69,6 +69,8 @@ type Config struct {
 	// Vault has the keys for the tokens of users' own accounts at servers (upstreams[].auth.type
 	// user_oauth).
 	Vault vault.Config `yaml:"vault"`
+	// State has what outlives a gateway alone.
+	State State `yaml:"state"`
 	// Accounts configures the pages for users' own accounts at servers.
 	Accounts accounts.Config `yaml:"accounts"`
 	// Replicas lets gateways with one session store find each other.
@@ -158,6 +160,7 @@ func (c Config) Validate() error {
 		found.At("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
 	found.At("sessions", c.Sessions.Validate())
+	found.Join(checkState(c)...)
 	found.At("replicas", c.checkReplicas())
 	found.When(c.Policy.IsZero() && c.Auth.Identifies(),
 		"policy: auth.mode %s needs it; if everyone with a %s may use everything, write policy: {default: allow}",
@@ -414,7 +417,7 @@ func (c *Config) resolvePaths(dir string) {
 	}
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
 	redis, transit := &c.Sessions.Redis, &c.Vault.Transit
-	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File)
+	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File, &c.State.Directory)
 	absolute(append(c.TLS.Paths(), c.Admin.TLS.Paths()...)...)
 	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile, &c.Tracing.CAFile, &c.Tracing.CertFile, &c.Tracing.KeyFile)
 	absolute(&transit.TokenFile, &transit.CAFile, &transit.CertFile, &transit.KeyFile)

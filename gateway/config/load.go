@@ -327,7 +327,7 @@ func (f *File) Changed() bool {
 // doubts returns settings that are allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := slices.Concat(c.PolicyDoubts(), viewDoubts(c), auditDoubts(c), c.exchangeDoubts(), whoDoubts(c),
-		loopDoubts(c), c.memoryDoubts(c.Memory().Limit))
+		loopDoubts(c), stateDoubts(c), c.memoryDoubts(c.Memory().Limit))
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts.Add("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n)
 	}

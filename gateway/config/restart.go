@@ -18,6 +18,7 @@ func UntilRestart(c, holds Config) (Config, error) {
 	}
 	c.Listen, c.PublicURL, c.Vault, c.Replicas = holds.Listen, holds.PublicURL, holds.Vault, holds.Replicas
 	c.TLS, c.HTTP, c.Connections = holds.TLS, holds.HTTP, holds.Connections
+	c.State = holds.State
 	c.Sessions = sessionsUntilRestart(holds.Sessions, next.Sessions)
 	c.Admin = adminUntilRestart(holds.Admin, next.Admin)
 	c.Telemetry = holds.Telemetry
@@ -32,6 +33,7 @@ func UntilRestart(c, holds Config) (Config, error) {
 		{"public_url", c.PublicURL, next.PublicURL},
 		{"sessions", c.Sessions, next.Sessions},
 		{"vault", c.Vault, next.Vault},
+		{"state", holds.StateDirectory(), next.StateDirectory()},
 		{"replicas", c.Replicas, next.Replicas},
 		{"http", c.HTTP, next.HTTP},
 		{"connections", c.Connections, next.Connections},

@@ -41,6 +41,7 @@ type Summary struct {
 	OwnServer string          `json:"own_server,omitempty"` // the gateway's own authorization server
 	Accounts  string          `json:"accounts,omitempty"`   // of users at upstreams
 	Vault     string          `json:"vault,omitempty"`      // what seals their tokens
+	Kept      string          `json:"kept,omitempty"`       // the directory of the state; "" with Redis or for none
 	Tracing   string          `json:"tracing,omitempty"`    // where traces go
 	Memory    string          `json:"memory,omitempty"`     // the limit of serve if it runs in this container; "" for none
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
@@ -94,12 +95,14 @@ func pinningSummary(c Config) string {
 }
 
 // vaultSummary describes what seals users' tokens.
-func vaultSummary(c vault.Config) string {
-	switch {
-	case c.Transit != vault.Transit{}:
-		return fmt.Sprintf("sealed by the transit engine at %s", c.Transit.URL)
-	case len(c.Keys) > 0:
-		return fmt.Sprintf("sealed with the key %s, of %d", c.Keys[0].ID, len(c.Keys))
+func (c Config) vaultSummary() string {
+	switch keys := c.Vault.Keys; {
+	case c.Vault.Transit != vault.Transit{}:
+		return fmt.Sprintf("sealed by the transit engine at %s", c.Vault.Transit.URL)
+	case len(keys) > 0:
+		return fmt.Sprintf("sealed with the key %s, of %d", keys[0].ID, len(keys))
+	case c.StateDirectory() != "":
+		return "sealed with the key in " + c.StateDirectory()
 	}
 	return "a random key, until the process ends: accounts are lost then"
 }
@@ -132,6 +135,7 @@ func (c Config) Summary() Summary {
 		AdminTLS:   c.Admin.TLS.String(),
 		Operators:  cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
 		Pinning:    pinningSummary(c),
+		Kept:       c.StateDirectory(),
 		Disclosure: c.disclosureSummary(),
 	}
 	for _, h := range c.Hooks {
@@ -147,7 +151,7 @@ func (c Config) Summary() Summary {
 	if names := WithAccounts(c.Upstreams); names != nil {
 		s.Accounts = fmt.Sprintf("at %s, users see theirs at %s", strings.Join(names, ", "),
 			accounts.Origin(c.PublicURL)+accounts.Root)
-		s.Vault = vaultSummary(c.Vault)
+		s.Vault = c.vaultSummary()
 	}
 	if !c.Tracing.IsZero() {
 		s.Tracing = configtext.ServerURL(cmp.Or(c.Written["tracing.endpoint"], c.Tracing.Endpoint))

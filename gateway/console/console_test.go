@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -113,7 +114,7 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{api: &canned{answers: answers, status: make(map[string]int)}, cfg: Config{Loopback: role}}
-	d.guard = NewGuard("http://127.0.0.1:9090", crew(func() Config { return d.cfg }), signin.NewSessions(nil, key))
+	d.guard = NewGuard("http://127.0.0.1:9090", crew(func() Config { return d.cfg }), signin.NewSessions(expiring.Base{}, key))
 	d.Console, err = New(Deps{
 		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {},
 		API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),

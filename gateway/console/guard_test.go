@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/signin"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -153,7 +154,7 @@ func TestSessionsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.guard.people = signin.NewSessions(db, key)
+	d.guard.people = signin.NewSessions(expiring.Base{Redis: db}, key)
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9090"+Root+"/sessions", nil)
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: "of-before"})
 	w := httptest.NewRecorder()
@@ -245,7 +246,7 @@ func TestNoSessionWithoutRole(t *testing.T) {
 	flow := &signin.Flow{
 		Issuer: issuer.URL, ClientID: "console", Scopes: []string{"mcp"}, Resource: issuer.Audience,
 		Redirect: d.guard.url + CallbackPath, Cookie: "flow", Path: CallbackPath,
-		Key: key, Ended: signin.NewEnded(nil), Issuers: a,
+		Key: key, Ended: signin.NewEnded(expiring.Base{}), Issuers: a,
 	}
 	d.deps.Flow = func() *signin.Flow { return flow }
 	for role, status := range map[string]int{"viewer": http.StatusSeeOther, "": http.StatusForbidden} {

@@ -60,7 +60,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems"},
 		third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "internal/expiring", ours: []string{"internal/redisdb", "internal/seal"},
-		third: []string{"github.com/hashicorp/golang-lru/v2"}},
+		third: []string{"github.com/hashicorp/golang-lru/v2", "go.etcd.io/bbolt"}},
 	{level: 2, dir: "internal/recent", // redisdb and seal for what replicas share
 		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
@@ -198,6 +198,7 @@ var layers = []layer{
 	// for their sections
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front",
 		"gateway/observe"}},
+	{level: 5, dir: "gateway/state", ours: []string{"0-4", "gateway/config"}},
 	{level: 1, dir: "gateway/lifecycle"},
 	// admin for the form of questions and answers
 	{level: 5, dir: "gateway/whatif", ours: []string{"0-4", "gateway/admin", "gateway/clients", "gateway/config",
@@ -223,8 +224,8 @@ var layers = []layer{
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}},
 	// unix for what other programs may not read
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
-		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/trial", "auth/apikey", "internal/mcp", "internal/record",
-		"internal/tlsfiles", "gateway/config", "gateway/whatif", "gateway/pinning/review"},
+		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
+		"internal/record", "internal/tlsfiles", "gateway/config", "gateway/whatif", "gateway/pinning/review"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},

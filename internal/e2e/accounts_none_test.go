@@ -13,8 +13,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
-	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -36,7 +36,7 @@ func TestAccountOfOnlyUser(t *testing.T) {
 	at := listener.Addr().String()
 	p.urls = []string{"http://" + at + "/mcp"}
 	cfg := gateway.Config{
-		Listen: at, Vault: vault.Config{Directory: dir},
+		Listen: at, State: config.State{Directory: dir},
 		Upstreams: []upstream.Config{{Name: "up", URL: p.remote.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}}},
 	}
 	start := func(listener net.Listener) *gateway.Gateway {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
-	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/hooks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
@@ -166,7 +166,7 @@ func TestRecordsAreTrue(t *testing.T) {
 		}},
 		Limits:  []policy.Limit{{Name: "few", What: []string{"tools:*/rare"}, Rate: policy.Rate{Count: 1, Per: 3600e9}}},
 		Pinning: pinning.Config{Mode: pinning.Off, File: filepath.Join(t.TempDir(), "gatehouse.lock")},
-		Vault:   vault.Config{Directory: t.TempDir()},
+		State:   config.State{Directory: t.TempDir()},
 		HTTP:    front.Config{AskTimeout: 2 * time.Second},
 	}
 	if err := (pin.Lock{}).Write(cfg.Pinning.File); err != nil {

@@ -2,147 +2,221 @@ package expiring
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"sync"
+	"runtime"
+	"runtime/debug"
 	"time"
+
+	"go.etcd.io/bbolt"
+	bolt "go.etcd.io/bbolt/errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// NewFile makes a Store for one process, in a file for its owner alone; the values outlive the process.
-// The file is read with the first use, and written with each change. Values beyond most are refused.
-func NewFile(path, room string, most int) *Store {
-	return &Store{room: room, at: &file{path: path, most: most}}
-}
+const (
+	// lockTime is how long the file of another process is waited for, which may be about to end.
+	lockTime = time.Second
+	// batchTime is how long a write waits for others, which then share one write to the disk.
+	batchTime = time.Millisecond
+	// mostInFile bounds the file, in bytes.
+	mostInFile = 1 << 30
+	// swept bounds the values that a write removes beside its own, because they have ended.
+	swept = 16
+	// layout is the version of the file.
+	layout = "1"
+)
 
-// file is a place in a file. A change that cannot be written has not happened.
-type file struct {
+// Buckets of the file, beside those of file_tables.go.
+const (
+	metaBucket = "meta"
+	endsBucket = "ends"
+	layoutName = "layout"
+	probeName  = "probe" // a sealed text, which tells whether the keys are those of the file
+)
+
+// File keeps values of a process alone, which outlive it: in a file for its owner alone, sealed as in
+// Redis. What is written is on the disk. It is safe for concurrent use.
+type File struct {
+	db   *bbolt.DB
 	path string
-	most int
-
-	mu  sync.Mutex // guards all; held while the file is written
-	all map[string]written
+	most int64 // bytes
 }
 
-// written is a value in the file.
-type written struct {
-	Value []byte    `json:"value"`
-	Until time.Time `json:"until"`
-}
-
-// change passes decide the value under a name, nil for none. The answer replaces it, nil for none,
-// unless it is the same.
-func (f *file) change(name string, decide func(now *written) *written) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all == nil {
-		text, err := os.ReadFile(f.path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			f.all = make(map[string]written)
-		case err != nil:
-			return err
-		case json.Unmarshal(text, &f.all) != nil || f.all == nil:
-			return fmt.Errorf("%s cannot be read: take it away to begin again", f.path)
+// OpenFile opens a file, or makes it if there is none. It refuses one that another process uses, that is
+// damaged, that a newer version has written, or that none of the secrets of key has sealed. Close closes it.
+func OpenFile(path string, key *seal.Key) (*File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := makeFile(path, key); err != nil {
+			return nil, fmt.Errorf("the state file %s cannot be made: %w", path, err)
 		}
+	case err != nil:
+		return nil, fmt.Errorf("the state file: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the state file %s is no file", path)
+	case info.Size() == 0:
+		return nil, damaged(path, errors.New("it is empty"))
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("the state file %s can be read by others: chmod 600 %[1]s", path)
 	}
-	var now *written
-	if e, known := f.all[name]; known && time.Now().Before(e.Until) {
-		now = &e
+	f := &File{path: path, most: mostInFile}
+	if err := f.open(key); err != nil {
+		return nil, err
 	}
-	next := decide(now)
-	if next == now {
-		return nil
-	}
-	all := maps.Clone(f.all)
-	maps.DeleteFunc(all, func(_ string, e written) bool { return !time.Now().Before(e.Until) })
-	delete(all, name)
-	if next != nil {
-		if len(all) >= f.most {
-			return fmt.Errorf("%s has %d values already", f.path, f.most)
-		}
-		all[name] = *next
-	}
-	text, err := json.Marshal(all)
-	if err == nil {
-		err = replace(f.path, text)
-	}
-	if err == nil {
-		f.all = all
-	}
-	return err
+	return f, nil
 }
 
-// replace writes a file for its owner alone. Readers see the old or the new one.
-func replace(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+func damaged(path string, err error) error {
+	return fmt.Errorf("the state file %s is damaged (%w): nothing was changed; restore it from a backup with gatehouse state import, or take it away to begin without accounts and grants",
+		path, err)
+}
+
+// makeFile makes a file that is whole as soon as it is there.
+func makeFile(path string, key *seal.Key) error {
+	directory := filepath.Dir(path)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
-	fresh, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
+	fresh := path + "." + rand.Text()[:8]
+	defer os.Remove(fresh)
+	db, err := bbolt.Open(fresh, 0o600, nil)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(fresh.Name()) // fails once it is renamed
-	_, err = fresh.Write(text)
-	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
+	err = db.Update(func(tx *bbolt.Tx) error { return sign(tx, key) })
+	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	return os.Rename(fresh.Name(), path)
-}
-
-func (f *file) put(_ context.Context, name string, value []byte, life time.Duration) error {
-	return f.change(name, func(*written) *written { return &written{value, time.Now().Add(life)} })
-}
-
-func (f *file) add(_ context.Context, name string, value []byte, life time.Duration) (added bool, err error) {
-	err = f.change(name, func(now *written) *written {
-		if added = now == nil; added {
-			now = &written{value, time.Now().Add(life)}
-		}
-		return now
-	})
-	return added && err == nil, err
-}
-
-func (f *file) get(_ context.Context, name string) ([]byte, error) {
-	return f.find(name, func(now *written) *written { return now })
-}
-
-func (f *file) take(_ context.Context, name string) ([]byte, error) {
-	return f.find(name, func(*written) *written { return nil })
-}
-
-// find returns what is kept under a name, and then keeps next of it.
-func (f *file) find(name string, next func(now *written) *written) (value []byte, err error) {
-	found := false
-	err = f.change(name, func(now *written) *written {
-		if now == nil {
-			return nil
-		}
-		value, found = bytes.Clone(now.Value), true
-		return next(now)
-	})
-	if err == nil && !found {
-		err = ErrNone
+	err = os.Link(fresh, path) // another process may be faster
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = os.Rename(fresh, path) // without links, as on FAT
 	}
-	return value, err
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDirectory(directory)
 }
 
-func (f *file) swap(_ context.Context, name string, old, value []byte, life time.Duration) (swapped bool, err error) {
-	err = f.change(name, func(now *written) *written {
-		if swapped = now != nil && bytes.Equal(now.Value, old); swapped {
-			now = &written{value, time.Now().Add(life)}
+// syncDirectory makes the name of a new file last.
+func syncDirectory(directory string) error {
+	if runtime.GOOS == "windows" {
+		return nil // which cannot, and needs not
+	}
+	d, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// sign writes what verify wants to see.
+func sign(tx *bbolt.Tx, key *seal.Key) error {
+	meta, err := tx.CreateBucketIfNotExists([]byte(metaBucket))
+	if err != nil {
+		return err
+	}
+	return errors.Join(meta.Put([]byte(layoutName), []byte(layout)),
+		meta.Put([]byte(probeName), key.SealBytes([]byte(probeName), metaBucket)))
+}
+
+// open takes the lock of the file and looks at all of it.
+func (f *File) open(key *seal.Key) (err error) {
+	// The file is in memory as it is on the disk: what is damaged may lead outside of it.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = damaged(f.path, fmt.Errorf("%v", r))
 		}
-		return now
-	})
-	return swapped && err == nil, err
+	}()
+	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: lockTime})
+	switch {
+	case errors.Is(err, bolt.ErrTimeout):
+		return fmt.Errorf("the state file %s is in use by another process: stop it first, or give this one a state.directory of its own", f.path)
+	case err != nil:
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			return fmt.Errorf("the state file: %w", failed)
+		}
+		return damaged(f.path, err)
+	}
+	f.db, db.MaxBatchDelay = db, batchTime
+	err = db.View(func(tx *bbolt.Tx) error { return f.verify(tx, key) })
+	if err == nil {
+		err = db.Update(func(tx *bbolt.Tx) error {
+			return errors.Join(sign(tx, key), sweep(tx, time.Now(), -1))
+		})
+	}
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return nil
 }
 
-func (f *file) drop(_ context.Context, name string) error {
-	return f.change(name, func(*written) *written { return nil })
+// verify reads everything.
+func (f *File) verify(tx *bbolt.Tx, key *seal.Key) error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return err
+	}
+	meta := tx.Bucket([]byte(metaBucket))
+	switch {
+	case info.Size() < tx.Size():
+		return damaged(f.path, fmt.Errorf("%d bytes of %d are there", info.Size(), tx.Size()))
+	case meta == nil:
+		return damaged(f.path, errors.New("it is that of another program"))
+	case string(meta.Get([]byte(layoutName))) != layout:
+		return fmt.Errorf("the state file %s has version %q, and this gatehouse knows version %s: a newer gatehouse has written it",
+			f.path, meta.Get([]byte(layoutName)), layout)
+	}
+	if err := readAll(tx); err != nil {
+		return damaged(f.path, err)
+	}
+	var first error
+	for err := range tx.Check() {
+		if first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return damaged(f.path, first)
+	}
+	if _, err := key.OpenBytes(bytes.Clone(meta.Get([]byte(probeName))), metaBucket); err != nil {
+		return fmt.Errorf("the state file %s was sealed with another key than sessions.key: name that one in sessions.previous_keys",
+			f.path)
+	}
+	return nil
+}
+
+// Path returns the path of the file.
+func (f *File) Path() string { return f.path }
+
+// Close closes the file, for another process. It may be called twice.
+func (f *File) Close() error { return f.db.Close() }
+
+// change runs what in one step, and returns when it is on the disk. It may run it twice.
+func (f *File) change(what func(tx *bbolt.Tx) error) error {
+	err := f.db.Batch(func(tx *bbolt.Tx) error {
+		if err := what(tx); err != nil {
+			return err
+		}
+		return sweep(tx, time.Now(), swept)
+	})
+	if err != nil {
+		return fmt.Errorf("the state file %s cannot be written: %w", f.path, err)
+	}
+	return nil
+}
+
+// fits returns an error if the file is as large as it may be.
+func (f *File) fits(tx *bbolt.Tx) error {
+	free := int64(f.db.Stats().FreePageN) * int64(f.db.Info().PageSize)
+	if used := tx.Size() - free; used > f.most {
+		return fmt.Errorf("it has %d bytes, and may have %d", used, f.most)
+	}
+	return nil
 }

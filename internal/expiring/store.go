@@ -19,17 +19,26 @@ const MaxValue = 64 << 10
 // ErrNone is the error for a value that does not exist, or no longer does.
 var ErrNone = errors.New("nothing is kept there")
 
-// Store keeps values by name. A value is bound to its name and to the room: write access to Redis
-// is not enough to make one or to move one. Names are not readable in Redis. A Store is safe for
+// Store keeps values by name. A value is bound to its name and to the room: write access to Redis or
+// the file is not enough to make one or to move one. Names are not readable there. A Store is safe for
 // concurrent use.
 type Store struct {
 	room string
-	key  *seal.Key   // nil for values that are kept as they are
-	db   *redisdb.DB // nil for memory
+	key  *seal.Key // nil for values that are kept as they are
+	base Base
 	at   place
-	of   shares // nil in a file, which is for one owner: PutOf is not for it
-	each int    // how many values one owner has
+	of   shares
+	each int // how many values one owner has
 }
+
+// Base is where stores keep values: in Redis, for all replicas; else in a file; else in memory.
+type Base struct {
+	Redis *redisdb.DB
+	File  *File
+}
+
+// Brief is the base of what need not outlive a process without replicas: never a file.
+func (b Base) Brief() Base { return Base{Redis: b.Redis} }
 
 // share is the part of most that one owner may have.
 const share = 50
@@ -46,24 +55,32 @@ type place interface {
 
 // shares know in which order values of an owner were kept.
 type shares interface {
-	// claim returns the oldest values of an owner to drop, so that each are left with the new one.
+	// claim notes that an owner has a value. It returns the owner's oldest to drop, so that each are left with
+	// the new one.
 	claim(ctx context.Context, owner, name string, each int, life time.Duration) (gone []string, err error)
 }
 
-// New makes a Store in Redis, or in memory if db is nil. The room tells its values from those of
-// other stores. In memory it keeps most values; a further one replaces the one that was used least
-// recently. Without a key, values must be sealed already. Of one owner it keeps a share of most, also in
-// Redis: see PutOf.
-func New(db *redisdb.DB, key *seal.Key, room string, most int) *Store {
-	if db == nil {
+// New makes a Store in a base. The room tells its values from those of other stores. In memory it keeps most
+// values; a further one replaces the one that was used least recently. In Redis and in a file it keeps all until
+// they end. Without a key, values must be sealed already. Of one owner it keeps a share of most, wherever it is: see
+// PutOf.
+func New(base Base, key *seal.Key, room string, most int) *Store {
+	s := &Store{room: room, key: key, base: base, each: max(1, most/share)}
+	switch {
+	case base.Redis != nil:
+		r := replicated{db: base.Redis, prefix: room + ":"}
+		s.at, s.of = r, r
+	case base.File != nil:
+		k := kept{base.File, room}
+		s.at, s.of = k, k
+	default:
 		m := newMemory(most)
-		return &Store{room: room, key: key, at: m, of: m, each: max(1, most/share)}
+		s.at, s.of = m, m
 	}
-	r := replicated{db: db, prefix: room + ":"}
-	return &Store{room: room, key: key, db: db, at: r, of: r, each: max(1, most/share)}
+	return s
 }
 
-// Put keeps a value, in place of the one that was there. Errors are those of Redis.
+// Put keeps a value, in place of the one that was there. Errors are those of the base.
 func (s *Store) Put(ctx context.Context, name string, value []byte, life time.Duration) error {
 	id, sealed, err := s.seal(name, value)
 	if err != nil {
@@ -101,17 +118,17 @@ func (s *Store) Add(ctx context.Context, name string, value []byte, life time.Du
 	return s.at.add(ctx, id, sealed, life)
 }
 
-// AddOf is Add for a value of an owner. In memory, a further one replaces the owner's oldest; in Redis, which
-// keeps all until they end, no owner takes the room of others.
+// AddOf is Add for a value of an owner. In memory, a further one replaces the owner's oldest; Redis and a file keep
+// all until they end.
 func (s *Store) AddOf(ctx context.Context, owner, name string, value []byte, life time.Duration) (bool, error) {
 	added, err := s.Add(ctx, name, value, life)
-	if added && err == nil && s.db == nil {
+	if added && err == nil && s.base == (Base{}) {
 		err = s.claim(ctx, owner, name, life)
 	}
 	return added, err
 }
 
-// Get returns a value. The error is ErrNone, or that of Redis.
+// Get returns a value. The error is ErrNone, or that of the base.
 func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	id := s.id(name)
 	sealed, err := s.at.get(ctx, id)
@@ -122,7 +139,7 @@ func (s *Store) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 // Take returns a value and forgets it in one step, so only one caller gets it. The error is
-// ErrNone, or that of Redis.
+// ErrNone, or that of the base.
 func (s *Store) Take(ctx context.Context, name string) ([]byte, error) {
 	id := s.id(name)
 	sealed, err := s.at.take(ctx, id)
@@ -180,8 +197,8 @@ func (s *Store) open(id string, sealed []byte) ([]byte, error) {
 	}
 	plain, err := s.key.OpenBytes(sealed, s.room, id)
 	if err != nil {
-		if s.db != nil {
-			s.db.Unopened(s.room)
+		if s.base.Redis != nil {
+			s.base.Redis.Unopened(s.room)
 		}
 		return nil, ErrNone
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,16 +49,18 @@ const (
 	other  = "fedcba9876543210fedcba9876543210"
 )
 
-// TestStore: what a store promises, in memory and in Redis, sealed and as it is.
+// TestStore: what a store promises, in memory, in a file and in Redis, sealed and as it is.
 func TestStore(t *testing.T) {
 	t.Parallel()
+	file := expiring.Base{File: openFile(t, filepath.Join(t.TempDir(), "new", "state.db"), newKey(t, secret))}
 	db := open(t, redistest.Start(t).URL())
 	for name, s := range map[string]*expiring.Store{
-		"memory":        expiring.New(nil, nil, "m", 100),
-		"sealed memory": expiring.New(nil, newKey(t, secret), "sm", 100),
-		"file":          expiring.NewFile(filepath.Join(t.TempDir(), "new", "file"), "f", 100),
-		"redis":         expiring.New(db, nil, "r", 1),
-		"sealed redis":  expiring.New(db, newKey(t, secret), "sr", 1),
+		"memory":        expiring.New(expiring.Base{}, nil, "m", 100),
+		"sealed memory": expiring.New(expiring.Base{}, newKey(t, secret), "sm", 100),
+		"file":          expiring.New(file, nil, "f", 1),
+		"sealed file":   expiring.New(file, newKey(t, secret), "sf", 1),
+		"redis":         expiring.New(expiring.Base{Redis: db}, nil, "r", 1),
+		"sealed redis":  expiring.New(expiring.Base{Redis: db}, newKey(t, secret), "sr", 1),
 	} {
 		t.Run(name, func(t *testing.T) { check(t, s) })
 	}
@@ -150,7 +151,7 @@ func check(t *testing.T, s *expiring.Store) {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := expiring.New(nil, nil, "m", 2)
+		s := expiring.New(expiring.Base{}, nil, "m", 2)
 		s.Put(t.Context(), "a", []byte("a"), time.Minute)
 		time.Sleep(time.Minute - 1)
 		if _, err := s.Get(t.Context(), "a"); err != nil {
@@ -175,7 +176,7 @@ func TestLife(t *testing.T) {
 		}
 	})
 	server := redistest.Start(t)
-	s := expiring.New(open(t, server.URL()), nil, "r", 1)
+	s := expiring.New(expiring.Base{Redis: open(t, server.URL())}, nil, "r", 1)
 	client := server.Client()
 	defer client.Close()
 	if err := s.Put(t.Context(), "a", []byte("a"), time.Minute); err != nil {
@@ -195,9 +196,9 @@ func TestForged(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
 	db := open(t, server.URL())
-	s := expiring.New(db, newKey(t, secret), "room", 1)
-	rotated := expiring.New(db, newKey(t, other, []byte(secret)), "room", 1)
-	stranger := expiring.New(db, newKey(t, other), "room", 1)
+	s := expiring.New(expiring.Base{Redis: db}, newKey(t, secret), "room", 1)
+	rotated := expiring.New(expiring.Base{Redis: db}, newKey(t, other, []byte(secret)), "room", 1)
+	stranger := expiring.New(expiring.Base{Redis: db}, newKey(t, other), "room", 1)
 	client := server.Client()
 	defer client.Close()
 	put := func(name string) (key string, value []byte) {
@@ -233,13 +234,15 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestShare: one owner takes none of the room of others, in memory and in Redis.
+// TestShare: one owner takes none of the room of others, wherever it is.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	const most = 100 // so that each owner has two
 	for where, s := range map[string]*expiring.Store{
-		"memory": expiring.New(nil, nil, "m", most),
-		"redis":  expiring.New(open(t, redistest.Start(t).URL()), newKey(t, secret), "r", most),
+		"memory": expiring.New(expiring.Base{}, nil, "m", most),
+		"file": expiring.New(expiring.Base{File: openFile(t, filepath.Join(t.TempDir(), "state.db"), newKey(t, secret))},
+			newKey(t, secret), "f", most),
+		"redis": expiring.New(expiring.Base{Redis: open(t, redistest.Start(t).URL())}, newKey(t, secret), "r", most),
 	} {
 		ctx := t.Context()
 		put := func(owner, name string) {
@@ -263,61 +266,9 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestFile: values in a file outlive their store. A change that cannot be written has not happened.
-func TestFile(t *testing.T) {
-	t.Parallel()
-	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
-	path := filepath.Join(dir, "values.json")
-	s := expiring.NewFile(path, "f", 2)
-	for name, life := range map[string]time.Duration{"a": time.Hour, "over": -1} {
-		if err := s.Put(ctx, name, []byte(name), life); err != nil {
-			t.Fatal(err)
-		}
-	}
-	again := expiring.NewFile(path, "f", 2)
-	if got, err := again.Get(ctx, "a"); err != nil || string(got) != "a" {
-		t.Errorf("after a restart: %q %v", got, err)
-	}
-	if _, err := again.Get(ctx, "over"); !errors.Is(err, expiring.ErrNone) {
-		t.Errorf("after its life: %v", err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info, err)
-	}
-	if err := errors.Join(again.Put(ctx, "b", nil, time.Hour), again.Put(ctx, "b", []byte("b"), time.Hour)); err != nil {
-		t.Error(err)
-	}
-	if err := again.Put(ctx, "c", nil, time.Hour); err == nil {
-		t.Error("there is no bound")
-	}
-	if err := os.Rename(dir, dir+".away"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the way of the directory
-		t.Fatal(err)
-	}
-	if ok, err := again.Swap(ctx, "b", []byte("b"), []byte("x"), time.Hour); ok || err == nil {
-		t.Error("what cannot be written is said to be kept")
-	}
-	if got, _ := again.Get(ctx, "b"); string(got) != "b" {
-		t.Errorf("what could not be written has happened: %q", got)
-	}
-	bad := filepath.Join(t.TempDir(), "bad.json")
-	if err := os.WriteFile(bad, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	spoiled := expiring.NewFile(bad, "f", 2)
-	if _, err := spoiled.Get(ctx, "a"); err == nil || errors.Is(err, expiring.ErrNone) {
-		t.Errorf("a file that cannot be read: %v", err)
-	}
-	if err := spoiled.Put(ctx, "a", nil, time.Hour); err == nil {
-		t.Error("a file that cannot be read is written over")
-	}
-}
-
 // TestShareOfAdded: of what one owner adds in memory a share is there, and what has gone takes no share.
 func TestShareOfAdded(t *testing.T) {
-	ctx, s := t.Context(), expiring.New(nil, nil, "m", 100) // each owner has two
+	ctx, s := t.Context(), expiring.New(expiring.Base{}, nil, "m", 100) // each owner has two
 	add := func(owner, name string) bool {
 		t.Helper()
 		added, err := s.AddOf(ctx, owner, name, []byte{1}, time.Hour)

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// State is the section "state": where a gateway alone keeps what outlives it. With Redis, it is there.
+type State struct {
+	// Directory is for the owner of the process alone. It has the file state.db: users' own accounts at servers,
+	// and the grants, consents, codes and signing keys of the gateway's own authorization server, sealed. Without
+	// sessions.key, or without keys in the section vault, it also has a key, state.key. Default: with auth.mode
+	// none and accounts at servers, a directory for each listen in gatehouse in the user's directory for settings,
+	// such as ~/.config; else none, and all of this ends with the process.
+	Directory string `yaml:"directory"`
+}
+
+// notInName matches what is not taken into the name of a directory.
+var notInName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+
+// StateDirectory returns the directory of the state, "" for none.
+func (c Config) StateDirectory() string {
+	switch {
+	case c.Sessions.Store == session.StoreRedis:
+		return ""
+	case c.State.Directory != "":
+		return c.State.Directory
+	case c.Auth.Identifies() || !HasAccounts(c.Upstreams):
+		return ""
+	}
+	settings, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(settings, "gatehouse", notInName.ReplaceAllString(c.WithDefaults().Listen, "-"))
+}
+
+// checkState returns mistakes in the section "state".
+func checkState(c Config) (found problems.List) {
+	found.When(c.Sessions.Store == session.StoreRedis && c.State.Directory != "",
+		"state: directory: with sessions.store: redis everything is in Redis: take it away, after gatehouse state export and import if there is something in it")
+	return found
+}
+
+// stateDoubts reports what users lose with each restart.
+func stateDoubts(c Config) (doubts problems.List) {
+	if c.Sessions.Store == session.StoreRedis || c.StateDirectory() != "" {
+		return nil
+	}
+	const again = "end with the process, and users sign in again: set state.directory, such as /var/lib/gatehouse, or sessions.store: redis"
+	doubts.When(c.Auth.Server.Enabled, "auth: server: grants and consents "+again)
+	doubts.When(HasAccounts(c.Upstreams), "vault: users' accounts at servers "+again)
+	return doubts
+}
