@@ -166,14 +166,18 @@ type place struct {
 // name is that of an account in the store.
 func (p place) name() string { return p.owner.Issuer + "\x00" + p.owner.User + "\x00" + p.server }
 
-// Opens reports whether the keys of the vault open a value of Room, whose account nobody names. It asks a Transit.
-func (v *Vault) Opens(ctx context.Context, value []byte) error {
+// Opens reports whether the keys of the vault open a value of Room, of any account. The error is that of a Transit,
+// which is asked.
+func (v *Vault) Opens(ctx context.Context, value []byte) (bool, error) {
 	wrapped, _, found := bytes.Cut(value, []byte{'\n'})
 	if !found {
-		return errUnreadable
+		return false, nil
 	}
 	_, err := v.sealer.unwrap(ctx, string(wrapped))
-	return err
+	if errors.Is(err, errUnreadable) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // New makes a Vault. It does no I/O.

@@ -63,7 +63,7 @@ func newRoot() *cobra.Command {
 		newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
 		newUpstreams(), newStatus(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),
-		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newDemo(),
+		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newState(), newDemo(),
 		newDemoStdio(), newVersion())
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -149,7 +150,7 @@ const ownersPrefix = "of:"
 
 // unread adds the file to what went wrong in reading it.
 func (f *File) unread(err error) error {
-	if err == nil || err == ErrNone {
+	if err == nil || errors.Is(err, ErrNone) {
 		return err
 	}
 	return fmt.Errorf("the state file %s cannot be read: %w", f.path, err)
