@@ -100,7 +100,7 @@ func TestAccountOfOnlyUser(t *testing.T) {
 	for _, file := range files {
 		info, err := os.Stat(file)
 		text, readErr := os.ReadFile(file)
-		if err != nil || readErr != nil || info.Mode().Perm() != 0o600 || strings.Contains(string(text), "account-") {
+		if err != nil || readErr != nil || info.Mode().Perm() != 0o600 || regexp.MustCompile(`account-\d`).Match(text) {
 			t.Errorf("%s: %v %v %v", file, info.Mode(), err, readErr)
 		}
 	}
