@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
@@ -55,6 +57,23 @@ func (c Config) AccountsSignIn() signin.Config {
 			Scopes: server.Scopes}
 	}
 	return c.Admin.Console.SignIn
+}
+
+// StateDirectory returns the directory of the state, "" for none.
+func (c Config) StateDirectory() string {
+	switch {
+	case c.Sessions.Store == session.StoreRedis:
+		return ""
+	case c.State.Directory != "":
+		return c.State.Directory
+	case c.Auth.Identifies() || !HasAccounts(c.Upstreams):
+		return ""
+	}
+	settings, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(settings, "gatehouse", notInName.ReplaceAllString(c.WithDefaults().Listen, "-"))
 }
 
 // checkAccounts returns mistakes in the section "vault", and in servers at which users have

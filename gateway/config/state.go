@@ -1,8 +1,6 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -21,23 +19,6 @@ type State struct {
 
 // notInName matches what is not taken into the name of a directory.
 var notInName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
-
-// StateDirectory returns the directory of the state, "" for none.
-func (c Config) StateDirectory() string {
-	switch {
-	case c.Sessions.Store == session.StoreRedis:
-		return ""
-	case c.State.Directory != "":
-		return c.State.Directory
-	case c.Auth.Identifies() || !HasAccounts(c.Upstreams):
-		return ""
-	}
-	settings, err := os.UserConfigDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(settings, "gatehouse", notInName.ReplaceAllString(c.WithDefaults().Listen, "-"))
-}
 
 // checkState returns mistakes in the section "state".
 func checkState(c Config) (found problems.List) {
