@@ -86,7 +86,7 @@ type (
 		Hostnames []string
 		Rules     []struct {
 			Matches  []struct{ Path struct{ Type, Value string } }
-			Timeouts struct{ Request time.Duration }
+			Timeouts struct{ Request *time.Duration }
 			Backends []struct {
 				Name string
 				Port int
@@ -231,7 +231,7 @@ func TestDeployRoutes(t *testing.T) {
 	name, port := svc.Metadata.Name, svc.Spec.Ports[0]
 	h := strictly[object[httpRoute]](t, componentsDir+"gateway-api/httproute.yaml")[0].Spec
 	if r := h.Rules[0]; !slices.Equal(h.Hostnames, []string{u.Host}) || r.Matches[0].Path.Value != "/" ||
-		r.Timeouts.Request != 0 || r.Backends[0].Name != name || r.Backends[0].Port != port.Port {
+		r.Timeouts.Request == nil || *r.Timeouts.Request != 0 || r.Backends[0].Name != name || r.Backends[0].Port != port.Port {
 		t.Errorf("the HTTPRoute is %+v", h)
 	}
 	i := strictly[object[ingress]](t, componentsDir+"ingress-nginx/ingress.yaml")[0]
@@ -259,6 +259,39 @@ func TestDeployRoutes(t *testing.T) {
 		if most := i.Metadata.Annotations[key]; most != fmt.Sprintf("%dm", wire.DefaultMaxRequest>>20) {
 			t.Errorf("%s: %s", key, most)
 		}
+	}
+}
+
+// TestDeployAffinity: each component goes by the header of MCP, and nginx has a value for requests without it.
+func TestDeployAffinity(t *testing.T) {
+	const header = "Mcp-Session-Id"
+	istio := loosely(t, componentsDir+"affinity-istio/destinationrule.yaml")[0].Spec
+	envoy := loosely(t, componentsDir+"affinity-envoy-gateway/policy.yaml")[0].Spec
+	if istio["host"] != strictly[object[service]](t, baseDir+"service.yaml")[0].Metadata.Name ||
+		!strings.Contains(fmt.Sprint(istio), "httpHeaderName:"+header) {
+		t.Errorf("Istio has %v", istio)
+	}
+	to := loosely(t, componentsDir+"gateway-api/httproute.yaml")[0]
+	if text := fmt.Sprint(envoy); !strings.Contains(text, "kind:"+to.Kind+" name:"+to.Metadata.Name+"]") ||
+		!strings.Contains(text, "name:"+header+"]") {
+		t.Errorf("Envoy Gateway has %v", envoy)
+	}
+	made := patched(t, "affinity-nginx")
+	if made["add Ingress /metadata/annotations/nginx.ingress.kubernetes.io~1upstream-hash-by"] != "$by" ||
+		made["add Ingress /metadata/annotations/nginx.org~1lb-method"] != "hash $by consistent" {
+		t.Errorf("changed are %v", made)
+	}
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment, err := os.ReadFile(filepath.Join(deployDir, componentsDir, "affinity-nginx/kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const by = `map $http_mcp_session_id $by { "" $request_id; default $http_mcp_session_id; }`
+	if !strings.Contains(string(page), by) || !strings.Contains(string(comment), "#   "+by+"\n") {
+		t.Error("what defines $by is missing")
 	}
 }
 
