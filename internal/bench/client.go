@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func dial(endpoint string, stateless bool, token string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, callLimit)
+	conn, err := open(u)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +54,22 @@ func dial(endpoint string, stateless bool, token string) (*client, error) {
 	return c, nil
 }
 
+// open opens a connection, over TLS to an https URL.
+func open(to *url.URL) (net.Conn, error) {
+	d := &net.Dialer{Timeout: callLimit}
+	if to.Scheme == "https" {
+		return tls.DialWithDialer(d, "tcp", to.Host, nil)
+	}
+	return d.Dial("tcp", to.Host)
+}
+
 // move continues the session at another endpoint.
 func (c *client) move(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return err
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, callLimit)
+	conn, err := open(u)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ func dispatch(ctx context.Context, args []string) error {
 		"instead, measure what the console costs, with 200 servers, 100,000 calls and 50 viewers")
 	flags.IntVar(&o.upstreams, "upstreams", lists, "how many upstreams have lists; another number needs -full")
 	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
+	flags.BoolVar(&o.tls, "tls", false, "TLS from clients to proxies and from proxies to servers")
 	flags.StringVar(&o.since, "since", "",
 		"instead, compare with the gateway of this commit, and fail when a small call or an answer of 64 KiB is a tenth dearer")
 	if err := flags.Parse(args); err != nil {

@@ -22,4 +22,5 @@ type options struct {
 	upstreams int
 	against   string
 	since     string // a commit
+	tls       bool
 }

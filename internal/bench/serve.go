@@ -28,6 +28,8 @@ type role struct {
 	to      string // where bare forwards to
 	lists   int    // how many lists upstream has
 	classes bool   // whether they differ between classes of clients
+	cert    string // PEM files for TLS; "" for none
+	key     string
 }
 
 // serve is the main function of a child process: it listens at -listen until the context
@@ -39,6 +41,8 @@ func serve(ctx context.Context, args []string, handler func(role) (httpHandler, 
 	flags.StringVar(&o.to, "to", "", "where to forward")
 	flags.IntVar(&o.lists, "lists", lists, "how many lists")
 	flags.BoolVar(&o.classes, "classes", false, "whether they differ")
+	flags.StringVar(&o.cert, "cert", "", "certificate for TLS")
+	flags.StringVar(&o.key, "key", "", "its key")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -56,7 +60,11 @@ func serve(ctx context.Context, args []string, handler func(role) (httpHandler, 
 		<-ctx.Done()
 		closed <- server.Close()
 	}()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	run := func() error { return server.Serve(l) }
+	if o.cert != "" {
+		run = func() error { return server.ServeTLS(l, o.cert, o.key) }
+	}
+	if err := run(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-closed

@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +50,8 @@ type rigged struct {
 	counted string // URL of the server's counters
 	targets []target
 	beside  string // the target with which all others are compared
+	cert    string // PEM files of the certificate of all servers; "" without TLS
+	key     string
 	chain   *chain // what is around a gateway with everything on; nil for none
 	started []*rig.Process
 }
@@ -65,37 +70,62 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 	if r.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return nil, err
 	}
-	err = func() error {
-		upstream, err := r.startRole(ctx, roleUpstream, "-lists", strconv.Itoa(o.upstreams),
-			"-classes="+strconv.FormatBool(o.full))
-		if err != nil {
-			return err
-		}
-		r.counted = upstream.url + pathCounts
-		if o.replicas {
-			return r.addReplicas(ctx, binary, upstream.url, o)
-		}
-		bare, err := r.startRole(ctx, roleBare, "-to", upstream.url)
-		if err != nil {
-			return err
-		}
-		bare.name = "bare"
-		r.beside = bare.name
-		r.targets = []target{{name: "direct", url: upstream.url}, bare}
-		if o.full {
-			if err := r.addChain(ctx, o); err != nil {
-				return err
-			}
-		}
-		if err := r.addGateway(ctx, "gatehouse", binary, upstream.url, o); err != nil || o.against == "" {
-			return err
-		}
-		return r.addGateway(ctx, "against", o.against, upstream.url, o)
-	}()
+	if o.tls {
+		err = r.certify()
+	}
+	if err == nil {
+		err = r.start(ctx, binary, o)
+	}
 	if err != nil {
 		return nil, errors.Join(err, r.tearDown())
 	}
 	return r, nil
+}
+
+// start starts the server and the targets.
+func (r *rigged) start(ctx context.Context, binary string, o options) error {
+	upstream, err := r.startRole(ctx, roleUpstream, "-lists", strconv.Itoa(o.upstreams),
+		"-classes="+strconv.FormatBool(o.full))
+	if err != nil {
+		return err
+	}
+	r.counted = upstream.url + pathCounts
+	if o.replicas {
+		return r.addReplicas(ctx, binary, upstream.url, o)
+	}
+	bare, err := r.startRole(ctx, roleBare, "-to", upstream.url)
+	if err != nil {
+		return err
+	}
+	bare.name = "bare"
+	r.beside = bare.name
+	r.targets = []target{{name: "direct", url: upstream.url}, bare}
+	if o.full {
+		if err := r.addChain(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := r.addGateway(ctx, "gatehouse", binary, upstream.url, o); err != nil || o.against == "" {
+		return err
+	}
+	return r.addGateway(ctx, "against", o.against, upstream.url, o)
+}
+
+// certify makes a certificate for all servers, and has this process and its children trust it.
+func (r *rigged) certify() error {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	pair := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		return err
+	}
+	r.cert, r.key = filepath.Join(r.dir, "cert.pem"), filepath.Join(r.dir, "key.pem")
+	return errors.Join(
+		os.WriteFile(r.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600),
+		os.WriteFile(r.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
+		os.Setenv("SSL_CERT_FILE", r.cert))
 }
 
 // tearDown stops everything in reverse order.
@@ -110,6 +140,14 @@ func (r *rigged) tearDown() error {
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
 
+// scheme returns that of the URLs of all servers.
+func (r *rigged) scheme() string {
+	if r.cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
 // startRole starts this program as one of its servers.
 func (r *rigged) startRole(ctx context.Context, role string, args ...string) (target, error) {
 	self, err := os.Executable()
@@ -120,12 +158,13 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 	if err != nil {
 		return target{}, err
 	}
-	p, err := rig.Start(exec.Command(self, append([]string{role, "-listen", addr}, args...)...))
+	args = append([]string{role, "-listen", addr, "-cert", r.cert, "-key", r.key}, args...)
+	p, err := rig.Start(exec.Command(self, args...))
 	if err != nil {
 		return target{}, err
 	}
 	r.started = append(r.started, p)
-	return target{name: role, processes: []*rig.Process{p}, url: "http://" + addr}, p.WaitListening(ctx, addr)
+	return target{name: role, processes: []*rig.Process{p}, url: r.scheme() + "://" + addr}, p.WaitListening(ctx, addr)
 }
 
 func named(name string, g rig.Gateway) target {
@@ -167,7 +206,11 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 		return rig.Gateway{}, err
 	}
 	var config strings.Builder
-	config.WriteString(sections + "upstreams:\n")
+	config.WriteString(sections)
+	if with.Scheme = r.scheme(); with.Scheme == "https" {
+		fmt.Fprintf(&config, "\ntls: {cert_file: %q, key_file: %q}\n", r.cert, r.key)
+	}
+	config.WriteString("\nupstreams:\n")
 	add := func(name, path string) {
 		fmt.Fprintf(&config, "  - {name: %s, url: %q, http_client: %s}\n", name, upstream+path, o.client)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -22,6 +23,7 @@ type GatewayConfig struct {
 	Token    string   // token for WaitTools; needed with auth
 	Log      *os.File // receives its log; nil keeps the end of the log for Log
 	Env      []string // "name=value", in addition to this process's own
+	Scheme   string   // of its URL, https if Sections have TLS; "" for http
 }
 
 // Gateway is a running gatehouse.
@@ -58,7 +60,7 @@ func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 	if err := p.WaitListening(ctx, addr); err != nil {
 		return Gateway{}, errors.Join(fmt.Errorf("gateway: %w", err), p.Stop())
 	}
-	return Gateway{Process: p, URL: EndpointAt(addr), token: cfg.Token}, nil
+	return Gateway{Process: p, URL: cmp.Or(cfg.Scheme, "http") + strings.TrimPrefix(EndpointAt(addr), "http"), token: cfg.Token}, nil
 }
 
 // EndpointAt returns the URL of the MCP endpoint of a gateway at an address.
