@@ -180,6 +180,9 @@ func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, l confi
 func printSummary(w io.Writer, s config.Summary, described int) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
+	for _, file := range s.Included {
+		row("includes", file)
+	}
 	row("endpoint", s.Endpoint)
 	row("listens on", s.Listen)
 	if s.TLS != "" {

@@ -30,6 +30,7 @@ type Summary struct {
 
 	Keys      int             `json:"keys"` // API keys
 	Accepted  []auth.Accepted `json:"accepted,omitempty"`
+	Included  []string        `json:"included,omitempty"` // files
 	Hosts     []string        `json:"hosts"`
 	Origins   []string        `json:"origins"`
 	TLS       string          `json:"tls,omitempty"`        // of the endpoint
@@ -129,6 +130,7 @@ func (c Config) Summary() Summary {
 		},
 		Keys:       len(c.Auth.Keys.All()),
 		Accepted:   c.Auth.Accepted(c.PublicURL),
+		Included:   c.Included,
 		Hosts:      slices.Concat(alwaysHosts, c.Hosts()),
 		Origins:    append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
 		TLS:        c.TLS.String(),
