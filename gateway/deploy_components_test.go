@@ -110,7 +110,10 @@ type (
 	}
 )
 
-const componentsDir = kubernetesDir + "components/"
+const (
+	componentsDir = kubernetesDir + "components/"
+	tlsDir        = "/run/secrets/gatehouse-tls"
+)
 
 // TestDeployComponents: each component is one line of the kustomization and a row of the page, and has
 // only objects whose names nothing else in a namespace has. internal/interop builds them.
@@ -310,6 +313,23 @@ func TestDeployOpenShift(t *testing.T) {
 		if made["test NetworkPolicy /spec/ingress/0/ports/0/port"] != "http" || !alone ||
 			made["add NetworkPolicy /spec/ingress/0/from"] == nil {
 			t.Errorf("%s lets others in than its routers: %v", component, made)
+		}
+	}
+	again := patched(t, "reencrypt")
+	if again["replace Route /spec/tls/termination"] != "reencrypt" || again["add Service /metadata/annotations"] == nil {
+		t.Errorf("changed are %v", again)
+	}
+	mount := fmt.Sprint(again["add Deployment /spec/template/spec/containers/0/volumeMounts/-"])
+	volume := fmt.Sprint(again["add Deployment /spec/template/spec/volumes/-"])
+	if !strings.Contains(mount, "mountPath:"+tlsDir+" name:tls readOnly:true") ||
+		volume != "map[name:tls secret:map[defaultMode:256 secretName:gatehouse-tls]]" {
+		t.Errorf("mounted is %s of %s", mount, volume)
+	}
+	const line = "tls: {cert_file: " + tlsDir + "/tls.crt, key_file: " + tlsDir + "/tls.key}\n"
+	for _, file := range []string{"../docs/kubernetes.md",
+		filepath.Join(deployDir, componentsDir, "reencrypt/kustomization.yaml")} {
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), line) {
+			t.Errorf("%s does not say what reencrypt needs: %v", file, err)
 		}
 	}
 	base := strictly[object[network]](t, baseDir+"network.yaml")[0].Spec

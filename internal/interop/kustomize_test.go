@@ -76,6 +76,7 @@ func TestKustomize(t *testing.T) {
 		{"gateway-api", "affinity-istio", "autoscaling"},
 		{"ingress-nginx", "affinity-nginx", "monitoring"},
 		{"openshift", "route", "autoscaling", "monitoring"},
+		{"openshift", "route", "reencrypt"},
 	} {
 		for _, component := range on {
 			tried[component] = true
@@ -222,6 +223,11 @@ func (b built) promises(t *testing.T, on []string) {
 	streams := b.objects["HorizontalPodAutoscaler gatehouse"].at("spec", "metrics", 1, "pods", "metric", "name")
 	if (streams == "gatehouse_streams_open") != slices.Contains(on, "autoscaling-streams") {
 		t.Errorf("it is scaled by %v", streams)
+	}
+	mode := app.at("spec", "template", "spec", "volumes", 3, "secret", "defaultMode")
+	ends := b.objects["Route gatehouse"].at("spec", "tls", "termination")
+	if (mode == 0o400 && ends == "reencrypt") != slices.Contains(on, "reencrypt") {
+		t.Errorf("the mode of the key is %v, and TLS ends as %v", mode, ends)
 	}
 	from := b.objects["NetworkPolicy gatehouse"].at("spec", "ingress", 0, "from")
 	if (from != nil) != (slices.Contains(on, "route") || slices.Contains(on, "ingress-nginx")) {
