@@ -339,3 +339,39 @@ func TestDeployOpenShift(t *testing.T) {
 		t.Errorf("the policy %+v adds to %+v", more, base)
 	}
 }
+
+// TestDeployDiscovery: the containers that discover may list and watch Services, and nothing else; the gateway has
+// no token, and reads what they write.
+func TestDeployDiscovery(t *testing.T) {
+	for _, o := range loosely(t, componentsDir+"discovery/access.yaml") {
+		for _, r := range o.Rules {
+			if !slices.Equal(r.Resources, []string{"services"}) || !slices.Equal(r.Verbs, []string{"list", "watch"}) {
+				t.Errorf("%s may %v %v", o.Metadata.Name, r.Verbs, r.Resources)
+			}
+		}
+		if o.Kind == "ClusterRoleBinding" &&
+			(o.Role["name"] != "gatehouse-discovery" || o.Subjects[0]["name"] != "gatehouse") {
+			t.Errorf("%s binds %v to %v", o.Metadata.Name, o.Role, o.Subjects)
+		}
+	}
+	const podPath = "/spec/template/spec/"
+	made := patched(t, "discovery")
+	mount, _ := made["add Deployment "+podPath+"containers/0/volumeMounts/-"].(map[string]any)
+	if mount["name"] != "discovered" || mount["readOnly"] != true {
+		t.Errorf("the gateway mounts %v", mount)
+	}
+	text, err := yaml.Marshal(made["add Deployment "+podPath+"initContainers"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var containers []container
+	if err := yaml.Unmarshal(text, &containers); err != nil || len(containers) != 2 {
+		t.Fatalf("containers %v, %v", containers, err)
+	}
+	for _, c := range containers {
+		if s := c.Security; c.Args[0] != "discover" || !slices.Contains(c.Args, mount["mountPath"].(string)) ||
+			s.Escalation == nil || *s.Escalation || !s.ReadOnly || !slices.Equal(s.Caps.Drop, []string{"ALL"}) {
+			t.Errorf("%+v", c)
+		}
+	}
+}

@@ -32,6 +32,14 @@ type (
 			Labels, Annotations labels
 		}
 		Spec T
+
+		// of a role, and of who has one
+		Rules []struct {
+			Groups           []string `yaml:"apiGroups"`
+			Resources, Verbs []string
+		}
+		Role     map[string]string `yaml:"roleRef"`
+		Subjects []map[string]string
 	}
 	serviceAccount struct {
 		APIVersion string `yaml:"apiVersion"`
