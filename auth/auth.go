@@ -102,9 +102,6 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	if deps.NewClient == nil {
-		deps.NewClient = newClient
-	}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}

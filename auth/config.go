@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/apikey"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -124,6 +125,17 @@ type Issuer struct {
 	// name its issuer, so this issuer sees all of them. Only one issuer can have it, so that
 	// no token is shown to several.
 	Introspection *Introspection `yaml:"introspection"`
+	// TLS has the certificates for connections to the issuer. Its own certificate and ServerName are
+	// not for other hosts that the issuer's metadata name.
+	TLS egress.TLS `yaml:"tls"`
+	// Proxy is the URL of the proxy for the issuer, http or https, with credentials if it wants any,
+	// environment, or none. Default: the gateway's proxy. An http issuer is reached without one.
+	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
+}
+
+// Route says how the issuer is reached.
+func (iss Issuer) Route() egress.Config {
+	return egress.Config{TLS: iss.TLS, Proxy: iss.Proxy, URL: iss.URL}
 }
 
 // Claims names the claims of a token that are read. A name that begins with "/" is a JSON

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -155,6 +156,10 @@ func (iss Issuer) check() (found problems.List) {
 		}
 	}
 	found.Join(checkScopes("scopes", iss.Scopes)...)
+	found.At("tls", iss.TLS.Validate())
+	found.At("proxy", egress.CheckProxy(iss.Proxy))
+	found.When(strings.HasPrefix(iss.URL, "http://") && (!iss.TLS.IsZero() || iss.Proxy != ""),
+		"tls and proxy: are for https, with which the url does not begin")
 	found.At("max_token_lifetime", problems.Negative(iss.MaxTokenLifetime))
 	if in := iss.Introspection; in != nil {
 		if in.URL != "" {

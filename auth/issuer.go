@@ -32,7 +32,13 @@ func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
 	if iss.Introspection != nil && iss.Introspection.URL != "" {
 		trust = append(trust, iss.Introspection.URL)
 	}
-	client, err := deps.NewClient(trust)
+	var client Client
+	var err error
+	if deps.NewClient != nil {
+		client, err = deps.NewClient(trust)
+	} else {
+		client, err = safehttp.New(safehttp.Options{Trust: trust, Timeout: fetchTime, Route: iss.Route()})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +51,6 @@ func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
 		return nil, err
 	}
 	return &issuer{rules: newRules(cfg, iss, deps.at), client: client, keys: k, codes: codes}, nil
-}
-
-// newClient is the default of Deps.NewClient.
-func newClient(trust []string) (Client, error) {
-	return safehttp.New(safehttp.Options{Trust: trust, Timeout: fetchTime})
 }
 
 // verify identifies the caller of a token, and returns the generation of keys that verified

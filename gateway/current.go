@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
@@ -153,12 +154,13 @@ func (c *current) era(name string) (revision string, stateful bool) {
 // url returns the endpoint of a server, "" if there is none.
 func (c *current) url(name string) string { return c.configured(name).URL }
 
-// trusted returns the URLs that the configuration trusts for a server.
-func (c *current) trusted(name string) []string {
-	if u := c.configured(name); u.URL != "" {
-		return u.Auth.Trusted(u.URL)
+// reach returns the URLs that the configuration trusts for a server, and how they are reached.
+func (c *current) reach(name string) (trusted []string, route egress.Config) {
+	u := c.configured(name)
+	if u.URL != "" {
+		trusted = u.Auth.Trusted(u.URL)
 	}
-	return nil
+	return trusted, u.Route()
 }
 
 func (c *current) configured(name string) upstream.Config {

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -88,7 +89,8 @@ func newGraph(cfg config.Config, with *shared, before *graph) (g *graph, err err
 			g = nil
 		}
 	}()
-	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Auth.SameButKeys(cfg.Auth) {
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && before.cfg.Proxy == cfg.Proxy &&
+		before.cfg.Auth.SameButKeys(cfg.Auth) {
 		g.auth, g.server = before.auth, before.server
 	} else if g.auth, g.server, err = newAuth(cfg, with); err != nil {
 		return g, err
@@ -179,7 +181,7 @@ func newAuth(cfg config.Config, with *shared) (*auth.Auth, *grants.Server, error
 	issuer := cfg.Auth.WithDefaults(deps.PublicURL).Server.Issuer
 	known, err := clientele.New(cfg.Auth.Server.Clientele(), clientele.Deps{
 		Issuer: issuer, Key: with.oauth.ClientsKey(), Documents: with.oauth.Documents(),
-		Shared: cfg.Connections.Proxied, Log: with.log,
+		Route: egress.Config{Proxy: cfg.Proxy}, Shared: cfg.Connections.Proxied, Log: with.log,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("auth: server: %w", err)
@@ -208,7 +210,7 @@ func newMember(c upstream.Config, with *shared, before *member, oneUser bool) (*
 			nil
 	}
 	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Vault: with.vault,
-		OneUser: oneUser, Fetched: with.events.Fetched})
+		Route: c.Route(), OneUser: oneUser, Fetched: with.events.Fetched})
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 	s.memory = mcp.NewMemory(cfg.InFlight(debug.SetMemoryLimit(-1)))
 	s.clients, s.lasting = now, mcp.NewLasting(now.holds)
 	return s.complete(keys.Vault, vault.Deps{
-		Log: s.log, Base: s.base, Trust: now.trusted, URL: now.url, Told: s.events.Account,
+		Log: s.log, Base: s.base, Reach: now.reach, URL: now.url, Told: s.events.Account,
 		Metrics: vault.NewMetrics(registry),
 	})
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/largeresults"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -43,6 +45,13 @@ type Config struct {
 	// Headers are sent with every HTTP request. They cannot set the headers of the protocol
 	// itself, nor the one that auth sets. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
+	// TLS has the certificates for connections to the server, and to its token endpoint or
+	// authorization server.
+	TLS egress.TLS `yaml:"tls"`
+	// Proxy is the URL of the proxy for these connections, http or https, with credentials if it
+	// wants any, environment, or none. Default: the gateway's proxy. A URL is also used where the
+	// server is on a loopback address.
+	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
 
 	// Auth is how the gateway authenticates to a server on HTTP. The gateway never sends
 	// the credentials of its own clients. Default none.
@@ -267,6 +276,14 @@ func (c Config) checkTransport(found *problems.List) {
 		"env, dir, allow_new_privileges, shared: are for a command")
 	found.When(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
 		"headers, allow_plaintext: are for a url")
+	found.At("tls", c.TLS.Validate())
+	found.At("proxy", egress.CheckProxy(c.Proxy))
+	found.When(len(c.Command) > 0 && (!c.TLS.IsZero() || c.Proxy != ""),
+		"tls, proxy: are for a url; a command gets its proxy by env, such as HTTPS_PROXY")
+	hosts := []string{c.URL, c.Auth.TokenURL, c.Auth.Grant.TokenURL, c.Auth.AuthorizationServer, string(c.Proxy)}
+	secure := func(u string) bool { return strings.HasPrefix(u, "https:") }
+	found.When(c.URL != "" && !c.TLS.IsZero() && !slices.ContainsFunc(hosts, secure),
+		"tls: is for https, with which the url does not begin")
 	found.When(c.Transport == transportStdio && c.URL != "", "transport: stdio needs a command, not a url")
 	found.When((c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0,
 		"transport: %s needs a url, not a command", c.Transport)
@@ -284,13 +301,30 @@ func (c Config) checkSkills(found *problems.List) {
 	}{
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
-		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared},
+		{"tls", !c.TLS.IsZero()}, {"proxy", c.Proxy != ""}, {"env", len(c.Env) > 0},
+		{"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared},
 		{"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},
 	} {
 		found.When(key.set, "%s: is for a server, not for a directory of skills", key.name)
 	}
+}
+
+// Route says how the server, and what belongs to it, is reached.
+func (c Config) Route() egress.Config { return egress.Config{TLS: c.TLS, Proxy: c.Proxy, URL: c.URL} }
+
+// proxy returns the address of the proxy for the server, "" for none.
+func (c Config) proxy() string {
+	u, err := url.Parse(c.URL)
+	if err != nil || c.URL == "" {
+		return ""
+	}
+	proxy, err := egress.New(c.Route()).Proxy(u)
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Address()
 }
 
 func (c Config) checkAuth(found *problems.List) {

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -151,7 +152,14 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 // reason says in words, without addresses, why a server cannot be reached.
 func reason(err error) string {
 	network, ok := errors.AsType[net.Error](err)
+	proxy, proxied := errors.AsType[*egress.ProxyError](err)
 	switch {
+	case proxied && proxy.Status != 0:
+		return fmt.Sprintf("the proxy before it refused (%d %s)", proxy.Status, http.StatusText(proxy.Status))
+	case proxied && errors.Is(err, context.DeadlineExceeded):
+		return "the proxy before it does not answer in time"
+	case proxied:
+		return "the proxy before it does not connect"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case as[*net.DNSError](err) != nil:
@@ -196,12 +204,8 @@ const (
 // cause tells the operator what went wrong, at which host or program, and what the server says of
 // it. Of a URL it names only the host, since paths and queries may be secrets.
 func (u *Upstream) cause(err error) string {
-	certificate := as[*tls.CertificateVerificationError](err)
-	if certificate != nil {
-		certificate = errors.Unwrap(certificate)
-	}
-	text := cmp.Or(as[*transport.StatusError](err), certificate, as[*net.DNSError](err), as[*net.OpError](err),
-		as[*exec.Error](err), as[*fs.PathError](err), innermost(err)).Error()
+	text := cmp.Or(as[*transport.StatusError](err), as[*egress.ProxyError](err), as[*egress.CertificateError](err),
+		as[*net.DNSError](err), as[*net.OpError](err), as[*exec.Error](err), as[*fs.PathError](err), innermost(err)).Error()
 	if status, ok := errors.AsType[*transport.StatusError](err); ok && status.Said() != "" {
 		text += ": " + u.plain(status.Said())
 	} else if len(u.cfg.Command) > 0 && as[*exec.Error](err) == nil && as[*fs.PathError](err) == nil {
@@ -210,7 +214,11 @@ func (u *Upstream) cause(err error) string {
 	if len(text) > maxCause {
 		text = strings.ToValidUTF8(text[:maxCause], "") + "..."
 	}
-	return fmt.Sprintf("%s: %s", u.hostOrProgram(), text)
+	where := u.hostOrProgram()
+	if proxy := u.cfg.proxy(); proxy != "" && as[*egress.ProxyError](err) == nil {
+		where += ", through the proxy at " + proxy
+	}
+	return fmt.Sprintf("%s: %s", where, text)
 }
 
 // lastWords says how the last process of a program ended, and what it has said on stderr. silent

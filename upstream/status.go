@@ -15,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -241,6 +242,8 @@ func stage(err error) string {
 		return StageLogin
 	case as[*net.DNSError](err) != nil:
 		return StageResolve
+	case as[*egress.ProxyError](err) != nil:
+		return StageConnect
 	case as[*tls.CertificateVerificationError](err) != nil, errors.Is(err, transport.ErrHandshake):
 		return StageTLS
 	case ok && network.Op == "dial", errors.Is(err, pool.ErrDown),

@@ -43,6 +43,10 @@ func NewTransport(metrics *Metrics, cfg Config) *dial.Transport {
 		metrics = NewMetrics(nil)
 	}
 	return dial.New(dial.Config{
-		URL: cfg.URL, Timeout: cfg.Timeout.Connect, Idle: cfg.Limits.Concurrent, Standard: cfg.HTTPClient == clientStandard,
+		URL:      cfg.URL,
+		Timeout:  cfg.Timeout.Connect,
+		Idle:     cfg.Limits.Concurrent,
+		Standard: cfg.HTTPClient == clientStandard,
+		Route:    cfg.Route(),
 	}, metrics.connections)
 }

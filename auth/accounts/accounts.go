@@ -19,7 +19,7 @@ type Vault interface {
 	States(ctx context.Context, who vault.Owner, servers []string) ([]vault.State, error)
 }
 
-// Deps are the dependencies of an Accounts. Everything is required except Flow.RootCAs.
+// Deps are the dependencies of an Accounts. Everything is required.
 type Deps struct {
 	Flow
 	Vault Vault

@@ -3,7 +3,6 @@ package accounts
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,8 +41,6 @@ type Flow struct {
 	Store *expiring.Store
 	// Key seals states.
 	Key *seal.Key
-	// RootCAs may sign the certificates of authorization servers; nil for those of the system.
-	RootCAs *x509.CertPool
 }
 
 // begun is a sign-in that has begun. It is kept until its user comes back.
@@ -86,7 +83,7 @@ func (f *Flow) web(s Server) (*safehttp.Client, error) {
 	if s.Issuer != "" {
 		trust = append(trust, s.Issuer)
 	}
-	return safehttp.New(safehttp.Options{Trust: trust, Timeout: requestTime, MaxBytes: maxAnswer, RootCAs: f.RootCAs})
+	return safehttp.New(safehttp.Options{Trust: trust, Timeout: requestTime, MaxBytes: maxAnswer, Route: s.Route})
 }
 
 // begin prepares a sign-in of a user in a browser, with more scopes than the usual ones. Errors are a

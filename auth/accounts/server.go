@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -32,6 +33,8 @@ type Server struct {
 	// Scopes are asked for where the server's challenge names none. Default: all that its metadata
 	// name.
 	Scopes []string
+	// Route says how the server and its authorization server are reached.
+	Route egress.Config
 }
 
 // Problem is the reason why a sign-in cannot continue.

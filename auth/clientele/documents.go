@@ -16,6 +16,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
@@ -202,11 +203,11 @@ func mayPass(status int) bool {
 }
 
 // public makes requests to public addresses. Documents are kept, so connections are not.
-type public struct{}
+type public struct{ route egress.Config }
 
 // Do makes a request.
-func (public) Do(r *http.Request) (*safehttp.Response, error) {
-	c, err := safehttp.New(safehttp.Options{Timeout: fetchTime, MaxBytes: maxDocument})
+func (p public) Do(r *http.Request) (*safehttp.Response, error) {
+	c, err := safehttp.New(safehttp.Options{Timeout: fetchTime, MaxBytes: maxDocument, Route: p.route})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -42,8 +43,9 @@ type Deps struct {
 	Issuer string
 	// Key seals registrations. All replicas have the same one.
 	Key *seal.Key
-	// Fetch gets documents of clients. Nil for requests to public addresses only.
+	// Fetch gets documents of clients. Nil for requests to public addresses only, by Route.
 	Fetch Fetcher
+	Route egress.Config
 	// Documents keeps those that were good. Nil for memory, up to MaxDocuments.
 	Documents *expiring.Store
 	// Shared reports whether many clients come from an address, as from that of a proxy. Nil for no.
@@ -67,7 +69,7 @@ func New(cfg Config, deps Deps) (*Registry, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	if deps.Fetch == nil {
-		deps.Fetch = public{}
+		deps.Fetch = public{deps.Route}
 	}
 	if deps.Documents == nil {
 		deps.Documents = expiring.New(expiring.Base{}, nil, "documents", MaxDocuments)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -27,7 +28,8 @@ func withAccounts(t *testing.T, names ...string) (*Credentials, *vault.Vault) {
 	}))
 	t.Cleanup(s.Close)
 	log := slog.New(slog.DiscardHandler)
-	v, err := vault.New(vault.Config{}, vault.Deps{Log: log, Trust: func(string) []string { return []string{s.URL} }})
+	v, err := vault.New(vault.Config{}, vault.Deps{Log: log,
+		Reach: func(string) ([]string, egress.Config) { return []string{s.URL}, egress.Config{} }})
 	if err != nil {
 		t.Fatal(err)
 	}

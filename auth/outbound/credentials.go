@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
@@ -35,8 +35,8 @@ type Deps struct {
 	// Upstream is the upstream's name, URL its endpoint.
 	Upstream string
 	URL      string
-	// RootCAs may sign the certificate of the token endpoint. Nil for the system's.
-	RootCAs *x509.CertPool
+	// Route says how the upstream, and so its token endpoint, is reached.
+	Route egress.Config
 	// Vault has the accounts of users; required for user_oauth.
 	Vault *vault.Vault
 	// OneUser says that all requests are those of one user, who has no name.
@@ -111,7 +111,7 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 	}
 	var err error
 	c.client, err = safehttp.New(safehttp.Options{Trust: []string{cfg.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer,
-		RootCAs: deps.RootCAs})
+		Route: deps.Route})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 		return nil, err
 	}
 	if cfg.Type == TypeIDJAG {
-		if c.granting, err = newGranting(cfg, deps.RootCAs); err != nil {
+		if c.granting, err = newGranting(cfg, deps.Route); err != nil {
 			return nil, err
 		}
 		c.endpoint.wants = notAToken

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -15,7 +16,7 @@ func TestExchange(t *testing.T) {
 	s := newTokenServer(t, false)
 	cfg := userConfig(s)
 	cfg.Audience, cfg.Scopes, cfg.SubjectTokenType = "crm", []string{"read", "write"}, typeJWT
-	c, log := newCredentials(t, cfg, nil)
+	c, log := newCredentials(t, cfg, egress.Config{})
 	if !c.PerUser() {
 		t.Error("want a credential for each user")
 	}
@@ -57,7 +58,7 @@ func TestExchange(t *testing.T) {
 // has none, or one that has ended, gets nothing.
 func TestExchangeRefuses(t *testing.T) {
 	s := newTokenServer(t, false)
-	c, _ := newCredentials(t, userConfig(s), nil)
+	c, _ := newCredentials(t, userConfig(s), egress.Config{})
 	expired := caller("alice", "tok")
 	expired.Expires = time.Now().Add(-time.Second)
 	foreign := caller("alice", "tok")
@@ -122,7 +123,7 @@ func TestExchanged(t *testing.T) {
 			s.answers(func(w http.ResponseWriter, _ tokenRequest) { give(w, tt.answer) })
 			cfg := userConfig(s)
 			cfg.Audience = "crm"
-			c, log := newCredentials(t, cfg, nil)
+			c, log := newCredentials(t, cfg, egress.Config{})
 			if tt.want == "" {
 				if got, _ := authorization(t, c, caller("alice", "tok-alice")); got != "Bearer "+
 					tt.answer["access_token"].(string) {
@@ -153,7 +154,7 @@ func TestExchangeFailures(t *testing.T) {
 			}
 			refuse(w, http.StatusBadRequest, "invalid_grant", "revoked: "+r.form.Get("subject_token"))
 		})
-		c, log := newCredentials(t, userConfig(s), nil)
+		c, log := newCredentials(t, userConfig(s), egress.Config{})
 		for range 3 {
 			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got,
 				"your token could not be exchanged for one (invalid_grant); sign in again") {
@@ -180,7 +181,7 @@ func TestExchangeFailures(t *testing.T) {
 				}
 				refuse(w, http.StatusUnauthorized, code, "")
 			})
-			c, _ := newCredentials(t, userConfig(s), nil)
+			c, _ := newCredentials(t, userConfig(s), egress.Config{})
 			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got,
 				"your token could not be exchanged for one ("+code+")") {
 				t.Errorf("got %q", got)
@@ -194,7 +195,7 @@ func TestExchangeFailures(t *testing.T) {
 		t.Run(fmt.Sprintf("of all: %d", status), func(t *testing.T) {
 			s := newTokenServer(t, false)
 			s.answers(func(w http.ResponseWriter, _ tokenRequest) { w.WriteHeader(status) })
-			c, _ := newCredentials(t, userConfig(s), nil)
+			c, _ := newCredentials(t, userConfig(s), egress.Config{})
 			for i := range 20 {
 				why(t, c, caller(fmt.Sprintf("user-%d", i), fmt.Sprintf("tok-%d", i)))
 			}
@@ -208,7 +209,7 @@ func TestExchangeFailures(t *testing.T) {
 // The cache has a bound, and a forgotten user is only exchanged for anew.
 func TestExchangeCache(t *testing.T) {
 	s := newTokenServer(t, false)
-	c, _ := newCredentials(t, userConfig(s), nil)
+	c, _ := newCredentials(t, userConfig(s), egress.Config{})
 	for i := range maxUsers + 10 {
 		if _, err := c.sourceFor(caller("alice", fmt.Sprintf("tok-%d", i))); err != nil {
 			t.Fatal(err)

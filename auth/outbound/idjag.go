@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -60,9 +60,9 @@ type granting struct {
 	endpoint *endpoint
 }
 
-func newGranting(c Config, roots *x509.CertPool) (*granting, error) {
+func newGranting(c Config, route egress.Config) (*granting, error) {
 	client, err := safehttp.New(safehttp.Options{Trust: []string{c.Grant.TokenURL}, Timeout: askTimeout,
-		MaxBytes: maxAnswer, RootCAs: roots})
+		MaxBytes: maxAnswer, Route: route})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -48,7 +49,7 @@ func idJAG(t *testing.T, assertion string, members map[string]any) (c *Credentia
 	cfg := userConfig(provider)
 	cfg.Type, cfg.AuthorizationServer, cfg.Scopes = TypeIDJAG, authServerURL, []string{"chat.read", "chat.history"}
 	cfg.Grant = Grant{TokenURL: server.URL, ClientID: "gate-at-chat", ClientSecret: "other " + secret}
-	c, log = newCredentials(t, cfg, nil)
+	c, log = newCredentials(t, cfg, egress.Config{})
 	return c, log, provider, server
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 func TestFixed(t *testing.T) {
@@ -29,7 +30,7 @@ func TestFixed(t *testing.T) {
 		{"bearer", Config{Type: TypeBearer, Token: "abc"}, "Authorization", "Bearer abc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, log := newCredentials(t, tt.cfg, nil)
+			c, log := newCredentials(t, tt.cfg, egress.Config{})
 			h := http.Header{}
 			stamp, err := c.Authorize(t.Context(), mcp.Caller{}, h)
 			if err != nil || h.Get(tt.key) != tt.header || tt.key == "" && len(h) > 0 {
@@ -68,12 +69,11 @@ func TestClientCredentials(t *testing.T) {
 			s := newTokenServer(t, tt.tls)
 			cfg := machineConfig(s)
 			tt.change(&cfg)
-			var roots *x509.CertPool
+			var route egress.Config
 			if tt.tls {
-				roots = x509.NewCertPool()
-				roots.AddCert(s.Certificate())
+				route.TLS.CAFile = mcptest.Certificates(t, s.Server)
 			}
-			c, _ := newCredentials(t, cfg, roots)
+			c, _ := newCredentials(t, cfg, route)
 			for range 3 {
 				if got, _ := authorization(t, c, mcp.Caller{}); got != "Bearer token-of-" {
 					t.Fatalf("got %q", got)
@@ -144,7 +144,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 			s := newTokenServer(t, false)
 			cfg := machineConfig(s)
 			cfg.ClientSecret, cfg.PrivateKey, cfg.KeyID, cfg.Algorithm = "", pkcs8(t, tt.key), "key-1", tt.set
-			c, _ := newCredentials(t, cfg, nil)
+			c, _ := newCredentials(t, cfg, egress.Config{})
 			before := time.Now().Add(-time.Second)
 			_, stamp := authorization(t, c, mcp.Caller{})
 			if !c.refused(mcp.Caller{}, stamp, 401, "") {
@@ -174,7 +174,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 		s := newTokenServer(t, false)
 		cfg := machineConfig(s)
 		cfg.ClientSecret, cfg.PrivateKey, cfg.KeyID, cfg.AssertionAudience = "", pkcs8(t, ec), "key-1", issuerURL
-		c, _ := newCredentials(t, cfg, nil)
+		c, _ := newCredentials(t, cfg, egress.Config{})
 		authorization(t, c, mcp.Caller{})
 		claims := verifyAssertion(t, s.requests()[0].form.Get("client_assertion"), ec.Public(), jose.ES384)
 		if claims["aud"] != issuerURL {
@@ -239,7 +239,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newTokenServer(t, false)
 			s.answers(tt.answer)
-			c, log := newCredentials(t, machineConfig(s), nil)
+			c, log := newCredentials(t, machineConfig(s), egress.Config{})
 			if tt.want == "" {
 				if got, _ := authorization(t, c, mcp.Caller{}); got != "Bearer t" {
 					t.Errorf("got %q", got)
@@ -268,7 +268,7 @@ func TestAnswers(t *testing.T) {
 		s := newTokenServer(t, false)
 		cfg := machineConfig(s)
 		s.Close()
-		c, log := newCredentials(t, cfg, nil)
+		c, log := newCredentials(t, cfg, egress.Config{})
 		if got := why(t, c, mcp.Caller{}); !strings.Contains(got, "does not answer") || strings.Contains(got, "127.0.0.1") {
 			t.Errorf("got %q", got)
 		}

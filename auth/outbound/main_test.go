@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"crypto/x509"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -14,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -108,12 +108,12 @@ func refuse(w http.ResponseWriter, status int, code, description string) {
 	}
 }
 
-func newCredentials(t *testing.T, cfg Config, roots *x509.CertPool) (*Credentials, *mcptest.Log) {
+func newCredentials(t *testing.T, cfg Config, route egress.Config) (*Credentials, *mcptest.Log) {
 	t.Helper()
 	log := &mcptest.Log{}
 	c, err := New(cfg, Deps{
 		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Upstream: "crm", URL: upstreamURL, RootCAs: roots,
+		Upstream: "crm", URL: upstreamURL, Route: route,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
@@ -53,7 +54,7 @@ func scriptedCredentials(t *testing.T, kind string, s *scripted) *Credentials {
 	if kind == TypeTokenExchange {
 		cfg.Issuer = issuerURL
 	}
-	c, _ := newCredentials(t, cfg, nil)
+	c, _ := newCredentials(t, cfg, egress.Config{})
 	c.endpoint.send = s.send
 	return c
 }

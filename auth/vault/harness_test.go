@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -136,7 +137,7 @@ func (s *authServer) open(t testing.TB, cfg Config, redis *redisdb.DB) (*Vault, 
 	log := &mcptest.Log{}
 	v, err := New(cfg, Deps{
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Base: expiring.Base{Redis: redis},
-		Trust: func(string) []string { return []string{s.URL} },
+		Reach: func(string) ([]string, egress.Config) { return []string{s.URL}, egress.Config{} },
 		URL:   func(string) string { return serverURL },
 	})
 	if err != nil {

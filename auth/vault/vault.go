@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -106,13 +106,11 @@ type Deps struct {
 	Log *slog.Logger
 	// Base has the accounts.
 	Base expiring.Base
-	// Trust returns the URLs that the operator configured for a server: its authorization
-	// server may be at any address there. Nil for none; everything else has to be public.
-	Trust func(server string) []string
+	// Reach returns the URLs that the operator configured for a server, and how they are reached: its
+	// authorization server may be at any address there. Nil for none; everything else has to be public.
+	Reach func(server string) ([]string, egress.Config)
 	// URL returns the current endpoint of a server; nil where states are not shown.
 	URL func(server string) string
-	// RootCAs may sign the certificates of authorization servers. Nil for the system's.
-	RootCAs *x509.CertPool
 	// Told receives what becomes of accounts; it may be nil. It must not block.
 	Told func(Event)
 	// Metrics may be nil.
@@ -151,7 +149,7 @@ type Vault struct {
 
 	mu      sync.Mutex // guards the fields below
 	known   *lru.Cache[place, *account]
-	clients *lru.Cache[string, *safehttp.Client]
+	clients *lru.Cache[reached, *safehttp.Client]
 	turns   *lru.Cache[string, chan struct{}] // by token endpoint; each holds one for each request
 	closed  bool
 	wg      sync.WaitGroup // one for each goroutine; Close waits
@@ -202,7 +200,7 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 	if v.turns, err = lru.New[string, chan struct{}](mostClients); err != nil {
 		return nil, err
 	}
-	v.clients, err = lru.NewWithEvict(mostClients, func(_ string, c *safehttp.Client) { c.Close() })
+	v.clients, err = lru.NewWithEvict(mostClients, func(_ reached, c *safehttp.Client) { c.Close() })
 	return v, err
 }
 
@@ -301,19 +299,26 @@ func (v *Vault) tell(at place, what string, err error) {
 	}
 }
 
+// reached says what a client may reach, and how.
+type reached struct {
+	trust string
+	route egress.Config
+}
+
 // client returns the HTTP client for the authorization server of a server.
 func (v *Vault) client(server string) (*safehttp.Client, error) {
 	var trust []string
-	if v.deps.Trust != nil {
-		trust = v.deps.Trust(server)
+	var route egress.Config
+	if v.deps.Reach != nil {
+		trust, route = v.deps.Reach(server)
 	}
-	key := strings.Join(trust, "\n")
+	key := reached{strings.Join(trust, "\n"), route}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if c, ok := v.clients.Get(key); ok {
 		return c, nil
 	}
-	c, err := safehttp.New(safehttp.Options{Trust: trust, Timeout: askTime, MaxBytes: maxAnswer, RootCAs: v.deps.RootCAs})
+	c, err := safehttp.New(safehttp.Options{Trust: trust, Timeout: askTime, MaxBytes: maxAnswer, Route: route})
 	if err == nil {
 		v.clients.Add(key, c)
 	}

@@ -37,6 +37,7 @@ func AccountServers(servers []upstream.Config) (all []accounts.Server) {
 		s := accounts.Server{
 			Name: u.Name, URL: u.URL, Issuer: u.Auth.AuthorizationServer,
 			ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, ClientAuth: u.Auth.ClientAuth, Scopes: u.Auth.Scopes,
+			Route: u.Route(),
 		}
 		if u.Auth.Resource != nil {
 			s.Resource, s.NoResource = *u.Auth.Resource, *u.Auth.Resource == ""

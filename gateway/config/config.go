@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
@@ -95,6 +96,10 @@ type Config struct {
 	// Teams own the included files, each bound to what its team may name. Default: the files may have
 	// whatever this one may.
 	Teams []Team `yaml:"teams"`
+	// Proxy is the proxy for https, and http beyond loopback addresses, to upstreams, issuers, token
+	// endpoints and documents of clients: its URL, http or https, with credentials if it wants any;
+	// environment, for HTTPS_PROXY, HTTP_PROXY and NO_PROXY; or none. Default environment.
+	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
 	// Naming distinguishes names of different upstreams.
 	Naming catalog.Config `yaml:"naming"`
 	// Disclosure selects the descriptions of tools. Default: in full.
@@ -153,6 +158,7 @@ func (c Config) Validate() error {
 	}
 	found.At("tls", c.TLS.Validate())
 	found.Join(c.checkAddresses()...)
+	found.At("proxy", egress.CheckProxy(c.Proxy))
 	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
 		found.At("public_url", err)
@@ -324,6 +330,7 @@ func (c Config) WithDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
 	c.PublicURL = cmp.Or(c.PublicURL, ownURL(c))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
+	c.shareProxy()
 	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.WithDefaults()
 	c.Audit = c.Audit.WithDefaults()
@@ -431,9 +438,13 @@ func (c *Config) resolvePaths(dir string) {
 			absolute(&s.CAFile, &s.CertFile, &s.KeyFile)
 		}
 	}
+	for i := range c.Auth.Issuers {
+		absolute(c.Auth.Issuers[i].TLS.Paths()...)
+	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		absolute(&u.Dir, &u.Skills)
+		absolute(u.TLS.Paths()...)
 		if len(u.Command) > 0 && strings.Contains(u.Command[0], "/") {
 			absolute(&u.Command[0])
 		}

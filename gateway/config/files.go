@@ -7,13 +7,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
-// Certificates are the files of certificates of a connection to a service of the operator.
+// Certificates are the files of certificates of connections to others.
 type Certificates struct {
 	Section string // such as sessions.redis
 	tlsfiles.Files
 }
 
-// CertificatesOf returns the files of certificates of all connections to services of the operator.
+// CertificatesOf returns the files of certificates of all connections to services of the operator,
+// issuers and upstreams.
 func CertificatesOf(c Config) []Certificates {
 	redis, transit, traces := c.Sessions.Redis, c.Vault.Transit, c.Tracing
 	all := []Certificates{
@@ -29,6 +30,14 @@ func CertificatesOf(c Config) []Certificates {
 		if s := h.HTTP; s != nil {
 			all = append(all, Certificates{fmt.Sprintf("hooks[%d].http", i),
 				tlsfiles.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}})
+		}
+	}
+	for i, iss := range c.Auth.Issuers {
+		all = append(all, Certificates{fmt.Sprintf("auth.issuers[%d].tls", i), iss.TLS.Files()})
+	}
+	for i, u := range c.Upstreams {
+		if Enabled(u) {
+			all = append(all, Certificates{fmt.Sprintf("upstreams[%d].tls", i), u.TLS.Files()})
 		}
 	}
 	return all

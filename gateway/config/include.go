@@ -86,6 +86,10 @@ func (t Team) check(f fragment) error {
 			"%s: name: the team %s may have %s", at, t.Name, strings.Join(t.upstreams(), ", "))
 		found.When(!t.Local && (len(u.Command) > 0 || u.Skills != ""),
 			"%s: the team %s may have servers at a url alone: local would let it have programs and directories", at, t.Name)
+		for _, file := range u.TLS.Paths() {
+			found.When(*file != "" && !t.permit("file:"+*file),
+				"%s: tls: %s: is not among the team's secrets: want a whole path that file:... of them names", at, *file)
+		}
 		found.When(u.Auth.Type == outbound.TypeTokenExchange || u.Auth.Type == outbound.TypeIDJAG,
 			"%s: auth: type: %s sends tokens of users to a server that the file names: only the main file may do that",
 			at, u.Auth.Type)

@@ -217,10 +217,10 @@ func certificates(f Facts) (all []admin.Finding) {
 		default:
 			continue
 		}
-		switch c.Key {
-		case "client_ca_file":
+		switch {
+		case c.Key == "client_ca_file", c.Key == "ca_file" && strings.HasSuffix(c.Section, ".tls"): // they are read again
 			found.Next = fmt.Sprintf("Put the authority's new certificate into %s.", c.File)
-		case "ca_file":
+		case c.Key == "ca_file":
 			found.Next = fmt.Sprintf("Put the authority's new certificate into %s, and restart the gateway.", c.File)
 		}
 		all = append(all, found)

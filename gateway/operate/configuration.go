@@ -220,7 +220,7 @@ func (s Configuration) Check(draft string, blind bool) (c admin.ConfigCheck) {
 	}
 	c.Warnings = Problems(&config.Error{Problems: next.Warnings})
 	c.Changed = config.ChangedSections(before, next.Config.WithDefaults())
-	c.Added, c.Replaced, c.Removed = config.ChangedServers(before, next.Config)
+	c.Added, c.Replaced, c.Removed = config.ChangedServers(before, next.Config.WithDefaults())
 	slices.Sort(c.Removed)
 	return c
 }

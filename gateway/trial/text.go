@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -45,8 +46,12 @@ func blindly(ctx context.Context, inspect Inspect, text []byte, only string, con
 		path := config.UpstreamKey(i, u)
 		found.When(len(u.Command) > 0, "%s: command: to try a program %s", path, needs)
 		found.When(u.Skills != "", "%s: skills: to read a directory %s", path, needs)
-		for key, at := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL} {
-			isIt := func(c upstream.Config) bool { return c.URL == u.URL && c.Auth.TokenURL == u.Auth.TokenURL }
+		found.When(!u.TLS.Files().IsZero(), "%s: tls: to read a file %s", path, needs)
+		proxy := string(cmp.Or(u.Proxy, l.Config.Proxy))
+		for key, at := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL, "proxy": proxy} {
+			isIt := func(c upstream.Config) bool {
+				return c.URL == u.URL && c.Auth.TokenURL == u.Auth.TokenURL && string(c.Proxy) == proxy
+			}
 			if host, ours := hostService(at); ours && !slices.ContainsFunc(configured, isIt) {
 				found.Add("%s: %s: %s is an address of the services of the host or its cloud: only a server of the configuration that holds is tried there; with admin.console.save: true, any", path, key, host)
 			}
@@ -78,7 +83,7 @@ func hostService(at string) (host string, ours bool) {
 // try connects to upstreams, ignoring the rest of a configuration.
 func try(ctx context.Context, inspect Inspect, all config.Config, only string) (reports []Report,
 	doubts []config.Problem, err error) {
-	cfg := config.Config{Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
+	cfg := config.Config{Proxy: all.Proxy, Naming: all.Naming, Upstreams: slices.Clone(all.Upstreams)}
 	cfg.Naming.Instructions = ""
 	no, has := false, false
 	for i, u := range cfg.Upstreams {

@@ -60,6 +60,14 @@ func TestBlindlyReachesNoHostServices(t *testing.T) {
 			t.Errorf("%s: %v", fields, bad)
 		}
 	}
+	for fields, want := range map[string]string{
+		"url: https://crm.example.com/mcp, proxy: http://169.254.169.254": "services of the host",
+		"url: https://crm.example.com/mcp, tls: {ca_file: /etc/passwd}":   "to read a file needs admin.console.save",
+	} {
+		if bad, ok := errors.AsType[*config.Error](try(fields, nil)); !ok || !strings.Contains(bad.Error(), want) {
+			t.Errorf("%s: %v", fields, bad)
+		}
+	}
 	const known = "http://169.254.169.254/mcp"
 	if err := try("url: "+known, []upstream.Config{{Name: "sidecar", URL: known}}); err != nil {
 		t.Errorf("a server of the configuration: %v", err)

@@ -37,7 +37,11 @@ var layers = []layer{
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/jsonstring", "internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/jsonstring", "internal/mcp"}},
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "internal/safehttp", ours: []string{"internal/loopback", "internal/mcp"}},
+	{level: 1, dir: "internal/tlsfiles", ours: []string{"internal/problems", "internal/strictyaml"}}, // to see files change
+	// httpproxy for the proxies of the environment
+	{level: 1, dir: "internal/egress", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems"},
+		third: []string{"golang.org/x/net/http/httpproxy"}},
+	{level: 1, dir: "internal/safehttp", ours: []string{"internal/egress", "internal/loopback", "internal/mcp"}},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/webpage"},
 	{level: 1, dir: "internal/http1"},
@@ -46,7 +50,6 @@ var layers = []layer{
 	{level: 1, dir: "internal/seal"},
 	// the record of a call has its trail
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp", "internal/redact", "internal/trail"}},
-	{level: 1, dir: "internal/tlsfiles", ours: []string{"internal/problems", "internal/strictyaml"}}, // to see files change
 	// seal for what a good secret is
 	{level: 2, dir: "internal/audit", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems",
 		"internal/record", "internal/retryafter", "internal/seal"}},
@@ -65,15 +68,16 @@ var layers = []layer{
 		ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal", "internal/trail"}},
 	{level: 1, dir: "auth/apikey", ours: []string{"internal/problems"}},
 	// clientele for its part of the section, kept for proofs that were used
-	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/expiring", "internal/loopback",
-		"internal/mcp", "internal/problems", "internal/safehttp"},
+	{level: 2, dir: "auth", ours: []string{"auth/apikey", "auth/clientele", "internal/egress", "internal/expiring",
+		"internal/loopback", "internal/mcp", "internal/problems", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2",
 			"golang.org/x/sync"}},
-	{level: 2, dir: "auth/vault", ours: []string{"internal/tlsfiles", "internal/expiring", "internal/loopback",
-		"internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter", "internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/vault", ours: []string{"internal/tlsfiles", "internal/egress", "internal/expiring",
+		"internal/loopback", "internal/mcp", "internal/problems", "internal/redisdb", "internal/retryafter",
+		"internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/oauth2"}},
-	{level: 2, dir: "auth/outbound", ours: []string{"internal/loopback", "internal/mcp", "internal/problems",
-		"internal/retryafter", "internal/safehttp", "auth/vault"},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/egress", "internal/loopback", "internal/mcp",
+		"internal/problems", "internal/retryafter", "internal/safehttp", "auth/vault"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4",
 			"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 3, dir: "auth/signin", ours: []string{"auth", "internal/expiring", "internal/mcp", "internal/redisdb",
@@ -81,11 +85,11 @@ var layers = []layer{
 	{level: 3, dir: "auth/grants", ours: []string{"auth", "auth/clientele", "auth/signin", "internal/expiring",
 		"internal/mcp", "internal/redisdb", "internal/seal", "internal/webpage"},
 		third: []string{"golang.org/x/oauth2", "github.com/go-jose/go-jose/v4"}},
-	{level: 2, dir: "auth/clientele", ours: []string{"internal/expiring", "internal/mcp", "internal/problems",
-		"internal/safehttp", "internal/seal"},
+	{level: 2, dir: "auth/clientele", ours: []string{"internal/egress", "internal/expiring", "internal/mcp",
+		"internal/problems", "internal/safehttp", "internal/seal"},
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"}},
-	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/expiring", "internal/mcp",
-		"internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
+	{level: 4, dir: "auth/accounts", ours: []string{"auth/signin", "auth/vault", "internal/egress", "internal/expiring",
+		"internal/mcp", "internal/problems", "internal/safehttp", "internal/safelink", "internal/seal", "internal/webpage"},
 		// publicsuffix for the site of an endpoint
 		third: []string{"golang.org/x/oauth2", "golang.org/x/net/publicsuffix"}},
 	// seal for leases and what forwards carry; http1 for small ones
@@ -114,7 +118,7 @@ var layers = []layer{
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/trail"},
 		third: []string{"golang.org/x/time/rate"}},
 	// safehttp for addresses, and which are refused
-	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp",
+	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/egress", "internal/http1", "internal/safehttp",
 		"upstream/transport"}},
 	// unix for what programs may not gain
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"},
@@ -136,11 +140,11 @@ var layers = []layer{
 	{level: 4, dir: "upstream/stateful", ours: []string{"internal/home", "internal/mcp", "internal/mcp/wire",
 		"internal/trail", "upstream/admit", "upstream/dialect", "upstream/pool", "upstream/stateful/restore",
 		"upstream/transport"}},
-	// auth/outbound and largeresults for their keys of an upstream, safehttp for the address of a URL
+	// auth/outbound, egress and largeresults for their keys of an upstream, safehttp for the address of a URL
 	{level: 3, dir: "upstream",
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/largeresults", "internal/loopback", "internal/problems",
-			"internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/pool",
-			"upstream/stateful", "upstream/stateless", "upstream/skills", "internal/tracing",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/egress", "internal/largeresults", "internal/loopback",
+			"internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect",
+			"upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio",
 			"upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -36,6 +38,8 @@ type IssuerOptions struct {
 	Audience string
 	// Alg is the algorithm of the first key. Default ES256.
 	Alg string
+	// TLS makes an issuer at https, with the certificate of Server.
+	TLS bool
 }
 
 // Issuer is a scripted authorization server with real keys. It serves metadata, keys and
@@ -85,7 +89,12 @@ func NewIssuer(opts IssuerOptions) *Issuer {
 		i.Audience = opts.Audience
 	}
 	if i.URL = opts.URL; i.URL == "" {
-		i.http = httptest.NewServer(i)
+		if i.http = httptest.NewUnstartedServer(i); opts.TLS {
+			i.http.Config.ErrorLog = log.New(io.Discard, "", 0)
+			i.http.StartTLS()
+		} else {
+			i.http.Start()
+		}
 		i.URL = i.http.URL + opts.Path
 	} else if u, err := url.Parse(i.URL); err == nil {
 		i.path = strings.TrimSuffix(u.Path, "/")
@@ -105,6 +114,9 @@ func (i *Issuer) Close() {
 		i.http.Close()
 	}
 }
+
+// Server is what listens, nil for an issuer that does not.
+func (i *Issuer) Server() *httptest.Server { return i.http }
 
 // URLOf returns the URL of an endpoint.
 func (i *Issuer) URLOf(e Endpoint) string {

@@ -21,7 +21,7 @@ func TestRoundTripper(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "hello")
 	})
-	c := newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s)})
+	c := newClient(t, Options{Trust: []string{s.URL}, Route: trust(t, s)})
 	library := &http.Client{Transport: RoundTripper(c.Do)}
 	answer, err := library.Post(s.URL, "text/plain", strings.NewReader("a=b"))
 	if err != nil {

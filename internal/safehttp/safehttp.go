@@ -2,8 +2,6 @@ package safehttp
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +10,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -53,8 +51,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxBytes bounds the body after decompression. Default DefaultMaxBytes.
 	MaxBytes int64
-	// RootCAs may sign the servers' certificates. Nil for those of the system.
-	RootCAs *x509.CertPool
+	// Route says how the hosts are reached. Its own certificate is for those of Trust alone.
+	Route egress.Config
 }
 
 // Response is a complete answer with a status other than 3xx.
@@ -73,9 +71,9 @@ type Client struct {
 
 	// Each pool of connections has its own rule for addresses, so no connection is used
 	// under another rule.
-	operator  *http.Transport // https, any address
-	plaintext *http.Transport // http, loopback addresses
-	public    *http.Transport // https, public addresses
+	operator  *pool // https, any address
+	plaintext *pool // http, loopback addresses
+	public    *pool // https, public addresses
 }
 
 // New makes a Client.
@@ -97,23 +95,24 @@ func New(opts Options) (*Client, error) {
 		}
 		c.trusted[Origin(u)] = true
 	}
-	c.operator = newTransport(opts.RootCAs, c.timeout, func(netip.Addr) bool { return true })
-	c.plaintext = newTransport(opts.RootCAs, c.timeout, netip.Addr.IsLoopback)
-	c.public = newTransport(opts.RootCAs, c.timeout, Public)
+	route := egress.New(opts.Route)
+	c.operator = newPool(route, c.timeout, nil)
+	c.plaintext = newPool(egress.New(egress.Config{Proxy: egress.None}), c.timeout, netip.Addr.IsLoopback)
+	c.public = newPool(route.ForOthers(), c.timeout, Public)
 	return c, nil
 }
 
 // Close closes idle connections. The Client can still be used.
 func (c *Client) Close() {
-	for _, t := range []*http.Transport{c.operator, c.plaintext, c.public} {
-		t.CloseIdleConnections()
+	for _, p := range []*pool{c.operator, c.plaintext, c.public} {
+		p.http.CloseIdleConnections()
 	}
 }
 
 // Do makes a request and reads the whole answer. The request's context and the Client's
 // timeout both bound it. A redirect is an error; the caller judges other statuses.
 func (c *Client) Do(req *http.Request) (*Response, error) {
-	transport, err := c.choose(req.URL)
+	from, err := c.choose(req.URL)
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -129,7 +128,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 		out.Header.Set("User-Agent", c.agent)
 	}
 	// A RoundTripper, unlike an http.Client, follows no redirects and keeps no cookies.
-	resp, err := transport.RoundTrip(out)
+	resp, err := from.http.RoundTrip(out)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", req.URL.Host, err)
 	}
@@ -154,7 +153,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 }
 
 // choose returns the connection pool for a URL.
-func (c *Client) choose(u *url.URL) (*http.Transport, error) {
+func (c *Client) choose(u *url.URL) (*pool, error) {
 	switch {
 	case u == nil || u.Hostname() == "":
 		return nil, fmt.Errorf("%w: the URL has no host", ErrForbidden)
@@ -168,34 +167,6 @@ func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 		return c.operator, nil
 	}
 	return c.public, nil
-}
-
-// newTransport makes a pool of connections to the addresses that allowed accepts. It uses
-// no proxy: a proxy would dial, and so circumvent the check of the address.
-func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(netip.Addr) bool) *http.Transport {
-	return &http.Transport{
-		DialContext:            newDialer(timeout, allowed).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-		TLSHandshakeTimeout:    timeout,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-	}
-}
-
-// newDialer makes a dialer that calls allowed for each resolved address, before anything is sent.
-func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer {
-	return &net.Dialer{
-		Timeout: timeout, // net/http may go on dialling for the next request
-		Control: func(_, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
-			if err != nil || !allowed(to.Addr().Unmap()) {
-				return fmt.Errorf("%w: the address is not one that may be dialled", ErrForbidden)
-			}
-			return nil
-		},
-	}
 }
 
 // Origin writes scheme, host and port so that equal ones (RFC 6454 §5) are equal strings.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -29,10 +30,10 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-func roots(s *httptest.Server) *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
-	return pool
+// trust has a Client trust the certificates of servers.
+func trust(t *testing.T, servers ...*httptest.Server) egress.Config {
+	t.Helper()
+	return egress.Config{TLS: egress.TLS{CAFile: mcptest.Certificates(t, servers...)}}
 }
 
 func newClient(t *testing.T, opts Options) *Client {
@@ -64,7 +65,7 @@ func TestDo(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "hello")
 	})
-	c := newClient(t, Options{Trust: []string{s.URL + "/some/path"}, RootCAs: roots(s)})
+	c := newClient(t, Options{Trust: []string{s.URL + "/some/path"}, Route: trust(t, s)})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/other", strings.NewReader("a=b"))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestProvenance(t *testing.T) {
 		}
 		return u.Port()
 	}
-	trusting := newClient(t, Options{Trust: []string{s.URL, plain.URL}, RootCAs: roots(s)})
+	trusting := newClient(t, Options{Trust: []string{s.URL, plain.URL}, Route: trust(t, s)})
 	tests := []struct {
 		name   string
 		client *Client
@@ -110,11 +111,11 @@ func TestProvenance(t *testing.T) {
 		{"another host of the same address", trusting, "https://localhost:" + port(s.URL) + "/", false},
 		{"another scheme of the same port", trusting, "http://127.0.0.1:" + port(s.URL) + "/", false},
 		{"another port", trusting, "https://127.0.0.1:" + port(plain.URL) + "/", false},
-		{"nothing is trusted: https at loopback", newClient(t, Options{RootCAs: roots(s)}), s.URL, false},
+		{"nothing is trusted: https at loopback", newClient(t, Options{Route: trust(t, s)}), s.URL, false},
 		{"nothing is trusted: http at loopback", newClient(t, Options{}), plain.URL, false},
-		{"a name that resolves to loopback", newClient(t, Options{RootCAs: roots(s)}),
+		{"a name that resolves to loopback", newClient(t, Options{Route: trust(t, s)}),
 			"https://localhost:" + port(s.URL), false},
-		{"IPv4 written as IPv6", newClient(t, Options{RootCAs: roots(s)}),
+		{"IPv4 written as IPv6", newClient(t, Options{Route: trust(t, s)}),
 			"https://[::ffff:127.0.0.1]:" + port(s.URL), false},
 		{"metadata of a cloud", trusting, "https://169.254.169.254/latest", false},
 		{"metadata of a cloud over http", trusting, "http://169.254.169.254/latest", false},
@@ -163,10 +164,10 @@ func TestRebinding(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	good := netip.MustParseAddr("127.0.0.1") // stands for a public one
 	answer := good
-	c := newClient(t, Options{RootCAs: roots(s)})
+	c := newClient(t, Options{Route: trust(t, s)})
 	dialer := newDialer(patience, func(a netip.Addr) bool { return a == good || Public(a) })
 	dialer.Resolver = mcptest.Resolver(func() netip.Addr { return answer })
-	c.public.DialContext = dialer.DialContext
+	c.public.dialer = dialer
 	url := "https://example.com:" + s.URL[strings.LastIndexByte(s.URL, ':')+1:] // the certificate is for this name
 	if _, err := get(t, c, url); err != nil {
 		t.Fatalf("the first address is refused: %v", err)
@@ -192,7 +193,7 @@ func TestPools(t *testing.T) {
 	cancel() // nothing should be reached: only the refusals matter
 	for _, tt := range []struct {
 		name, addr string
-		pool       *http.Transport
+		pool       *pool
 		forbidden  bool
 	}{
 		{"plaintext to loopback", "127.0.0.1:9", c.plaintext, false},
@@ -201,7 +202,7 @@ func TestPools(t *testing.T) {
 		{"operator to a private host", "10.0.0.1:9", c.operator, false},
 		{"public to a private host", "10.0.0.1:9", c.public, true},
 	} {
-		dialer := tt.pool.DialContext
+		dialer := tt.pool.dialer.DialContext
 		if tt.forbidden {
 			_, err := dialer(t.Context(), "tcp", tt.addr)
 			if !errors.Is(err, ErrForbidden) {
@@ -230,9 +231,7 @@ func TestRedirects(t *testing.T) {
 			}
 			w.WriteHeader(status)
 		})
-		pool := roots(s)
-		pool.AddCert(target.Certificate())
-		c := newClient(t, Options{Trust: []string{s.URL, target.URL}, RootCAs: pool})
+		c := newClient(t, Options{Trust: []string{s.URL, target.URL}, Route: trust(t, s, target)})
 		if _, err := get(t, c, s.URL); !errors.Is(err, ErrRedirect) {
 			t.Errorf("%d: got %v, want ErrRedirect", status, err)
 		}
@@ -253,7 +252,7 @@ func TestSizes(t *testing.T) {
 	zip.Close()
 	var answer func(http.ResponseWriter)
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
-	c := newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s), MaxBytes: limit})
+	c := newClient(t, Options{Trust: []string{s.URL}, Route: trust(t, s), MaxBytes: limit})
 	body := func(n int) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, n)) }
 	}
@@ -321,7 +320,7 @@ func TestDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, answer)
-			c := newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s), Timeout: 300 * time.Millisecond})
+			c := newClient(t, Options{Trust: []string{s.URL}, Route: trust(t, s), Timeout: 300 * time.Millisecond})
 			if _, err := get(t, c, s.URL); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want the deadline", err)
 			}
@@ -334,7 +333,7 @@ func TestDeadline(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		c := newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s)})
+		c := newClient(t, Options{Trust: []string{s.URL}, Route: trust(t, s)})
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -345,21 +344,14 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// The client uses no proxy of the environment and no cookies, and it checks certificates.
+// The client keeps no cookies, and it checks certificates.
 func TestNothingFromOutside(t *testing.T) {
-	c := newClient(t, Options{})
-	for name, transport := range map[string]*http.Transport{"operator": c.operator, "plaintext": c.plaintext,
-		"public": c.public} {
-		if transport.Proxy != nil {
-			t.Errorf("%s: has a proxy", name)
-		}
-	}
 	var cookie string
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		cookie += r.Header.Get("Cookie")
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "x"})
 	})
-	c = newClient(t, Options{Trust: []string{s.URL}, RootCAs: roots(s)})
+	c := newClient(t, Options{Trust: []string{s.URL}, Route: trust(t, s)})
 	for range 2 {
 		if _, err := get(t, c, s.URL); err != nil {
 			t.Fatal(err)

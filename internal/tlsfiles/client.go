@@ -62,14 +62,7 @@ func (f Files) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error
 }
 
 func readCA(path string) (*x509.CertPool, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxCA {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxCA)
-	}
-	pem, err := os.ReadFile(path)
+	pem, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,4 +71,15 @@ func readCA(path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
 	}
 	return pool, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxCA {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxCA)
+	}
+	return os.ReadFile(path)
 }

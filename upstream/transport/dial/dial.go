@@ -8,16 +8,18 @@ package dial
 
 import (
 	"context"
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -45,59 +47,98 @@ type Config struct {
 	Idle int
 	// Standard has net/http's client send all requests.
 	Standard bool
+	// Route says by which proxy and with which certificates.
+	Route egress.Config
 }
 
 // Transport is the http.RoundTripper of one upstream. All its connections go to that
 // upstream's origin, and no other upstream uses them: what a server sends unasked could be
-// taken for the answer to another one's request. It does not decompress, follow proxies of
-// the environment or, being a RoundTripper, redirects.
+// taken for the answer to another one's request. It does not decompress or, being a
+// RoundTripper, follow redirects.
 //
 // Small requests over plain HTTP take a client of our own, which needs about half the CPU;
-// all others, and those of an upstream with Config.Standard, take net/http's.
+// all others, and those of an upstream with Config.Standard or a proxy, take net/http's.
 type Transport struct {
 	own      *http1.Transport
 	general  *http.Transport
-	standard bool // all requests are for general
+	standard bool   // all requests are for general
+	relay    *relay // sends requests over plain HTTP to a proxy; nil for none
+	proxy    string // its address, or that of the proxy for https; "" for none
+
+	peer atomic.Pointer[x509.Certificate] // the server's, of the last handshake that succeeded
 }
 
 // New makes a Transport. metrics count its connections.
 func New(cfg Config, metrics *Metrics) *Transport {
-	origin, host, keep := "", "", idlePlain
-	if u, err := url.Parse(cfg.URL); err == nil {
-		origin, host = safehttp.Address(u), u.Hostname()
-		if u.Scheme == "https" {
-			keep = idleTLS
-		}
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		u = &url.URL{} // upstream.Config.Validate has refused it
 	}
-	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}, origin))
+	t := &Transport{standard: cfg.Standard}
+	keep := idlePlain
+	if u.Scheme == "https" {
+		keep = idleTLS
+	}
+	route := egress.New(cfg.Route)
+	dial := metrics.counting(t.dialer(cfg, u, route))
 	perHost := max(minIdle, cfg.Idle)
-	return &Transport{
-		own: http1.New(http1.Config{
-			Dial:        dial,
-			IdlePerHost: perHost,
-			IdleTime:    keep,
-			HeadBytes:   maxResponseHead,
-		}),
-		general: &http.Transport{
-			DialContext:            dial,
-			DialTLSContext:         secure(dial, host, cfg.Timeout),
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true,
-			MaxIdleConnsPerHost:    perHost,
-			IdleConnTimeout:        keep,
-			MaxResponseHeaderBytes: maxResponseHead,
-			ExpectContinueTimeout:  time.Second,
-		},
-		standard: cfg.Standard,
+	t.own = http1.New(http1.Config{
+		Dial:        dial,
+		IdlePerHost: perHost,
+		IdleTime:    keep,
+		HeadBytes:   maxResponseHead,
+	})
+	t.general = &http.Transport{
+		DialContext:            dial,
+		DialTLSContext:         t.secure(dial, route, u.Hostname(), cfg.Timeout),
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    perHost,
+		IdleConnTimeout:        keep,
+		MaxResponseHeaderBytes: maxResponseHead,
+		ExpectContinueTimeout:  time.Second,
+	}
+	return t
+}
+
+// dialer returns how connections to the server are opened, by its proxy if there is one.
+func (t *Transport) dialer(cfg Config, u *url.URL, route *egress.Route) egress.DialFunc {
+	d, origin := net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}, safehttp.Address(u)
+	proxy, err := route.Proxy(u)
+	switch {
+	case err != nil:
+		return func(context.Context, string, string) (net.Conn, error) { return nil, unsent(err) }
+	case proxy == nil:
+		return guarded(d, origin)
+	}
+	t.proxy = proxy.Address()
+	to := guarded(d, t.proxy)
+	if u.Scheme != "https" {
+		t.relay = &relay{proxy, u}
+		return t.relay.dialer(to, cfg.Timeout)
+	}
+	// The proxy gets the name. What the name leads to there gets a handshake, and nothing else unless
+	// its certificate has the name: no service of a host has it.
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		defer cancel()
+		conn, err := proxy.Tunnel(ctx, to, origin)
+		return conn, unsent(err)
 	}
 }
 
-// dialFunc connects to an address, as a net.Dialer does.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// unsent marks the error of a connection that has not come about.
+func unsent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", transport.ErrNotSent, err)
+}
 
 // secure dials TLS with this host. A failed handshake has an error of its own: the server has
 // not seen a request then.
-func secure(dial dialFunc, host string, limit time.Duration) dialFunc {
+func (t *Transport) secure(dial egress.DialFunc, route *egress.Route, host string,
+	limit time.Duration) egress.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -105,18 +146,26 @@ func secure(dial dialFunc, host string, limit time.Duration) dialFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host,
-			NextProtos: []string{"h2", "http/1.1"}})
-		if err := secured.HandshakeContext(ctx); err != nil {
-			conn.Close()
+		secured, err := route.Secure(ctx, conn, host)
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", transport.ErrHandshake, err)
 		}
+		t.peer.Store(secured.ConnectionState().PeerCertificates[0])
 		return secured, nil
 	}
 }
 
+// Peer returns the server's certificate, nil while none was accepted, and the address of the proxy
+// through which it is reached, "" for none.
+func (t *Transport) Peer() (certificate *x509.Certificate, proxy string) {
+	return t.peer.Load(), t.proxy
+}
+
 // RoundTrip sends a request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.relay != nil {
+		return t.relay.send(t.general, req)
+	}
 	if http1.Handles(req) && !t.standard {
 		return t.own.RoundTrip(req)
 	}
@@ -154,7 +203,7 @@ var ErrHostService = errors.New("the name leads to an address of the host's own 
 // who answers. But no name may lead to the services of the host itself, such as a cloud's
 // metadata: the address is checked when it is dialled, so changing it in DNS does not help. An
 // address that the operator wrote in place of a name is dialled.
-func guarded(d net.Dialer, named string) dialFunc {
+func guarded(d net.Dialer, named string) egress.DialFunc {
 	if _, err := netip.ParseAddrPort(named); err != nil {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -32,7 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // counting counts the connections that dial makes, until they are closed.
-func (m *Metrics) counting(dial dialFunc) dialFunc {
+func (m *Metrics) counting(dial egress.DialFunc) egress.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {
@@ -40,13 +41,27 @@ func (m *Metrics) counting(dial dialFunc) dialFunc {
 			return nil, err
 		}
 		m.ok.Inc()
-		tcp, ok := c.(*net.TCPConn)
-		if !ok {
-			return c, nil
-		}
 		m.open.Inc()
-		return &countedConn{TCPConn: tcp, open: m.open}, nil
+		if tcp, ok := c.(*net.TCPConn); ok {
+			return &countedConn{TCPConn: tcp, open: m.open}, nil
+		}
+		return &countedTunnel{Conn: c, open: m.open}, nil
 	}
+}
+
+// countedTunnel is a countedConn within TLS to a proxy.
+type countedTunnel struct {
+	net.Conn
+	open   prometheus.Gauge
+	closed atomic.Bool
+}
+
+// Close closes the connection.
+func (c *countedTunnel) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Dec()
+	}
+	return c.Conn.Close()
 }
 
 // countedConn is a connection that counts until it is closed. What it embeds has the

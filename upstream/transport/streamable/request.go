@@ -198,6 +198,9 @@ func (t *Transport) sendTo(ctx context.Context, at *url.URL, over http.RoundTrip
 
 // sendError tells whether the server can have seen a request that failed.
 func sendError(err error) error {
+	if errors.Is(err, transport.ErrNotSent) {
+		return err
+	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, transport.ErrHandshake) ||
 		errors.Is(err, http1.ErrNotSent) {

@@ -90,6 +90,37 @@ func (a *Authority) Serve(t *testing.T, f *Server, name string, until time.Durat
 	t.Cleanup(f.Close)
 }
 
+// Write writes the authority's certificate to a file, in place of what is there.
+func (a *Authority) Write(t *testing.T, path string) {
+	t.Helper()
+	writePEM(t, path, "CERTIFICATE", a.cert.Raw)
+}
+
+// Pool is for a server that asks for certificates of the authority.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// WriteCertificate signs a certificate for a name, and writes it and its key to files.
+func (a *Authority) WriteCertificate(t *testing.T, name, certFile, keyFile string) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, certFile, "CERTIFICATE", a.Certificate(t, name, time.Hour).Certificate[0])
+	writePEM(t, keyFile, "PRIVATE KEY", key)
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // NewHTTP2 serves over TLS and HTTP/2, with a certificate of the trusted authority.
 func NewHTTP2(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
@@ -115,8 +146,9 @@ func (a *Authority) Certificate(t *testing.T, name string, until time.Duration) 
 	t.Helper()
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(until),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	cert.Subject.CommonName = name
 	if ip := net.ParseIP(name); ip != nil {
 		cert.IPAddresses = []net.IP{ip}
 	} else {
