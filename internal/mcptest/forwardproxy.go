@@ -26,7 +26,7 @@ type ForwardProxy struct {
 	to     map[string]string
 	opened int
 
-	conns sync.WaitGroup // what tunnels copy
+	requests sync.WaitGroup // one each, and tunnels are requests
 }
 
 // NewForwardProxy starts a proxy, over TLS if secure.
@@ -47,7 +47,7 @@ func NewForwardProxy(t *testing.T, secure bool) *ForwardProxy {
 	}
 	t.Cleanup(func() {
 		p.Close()
-		p.conns.Wait()
+		p.requests.Wait()
 	})
 	return p
 }
@@ -84,6 +84,8 @@ func (p *ForwardProxy) Connections() int {
 
 // ServeHTTP serves a request.
 func (p *ForwardProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.requests.Add(1) // before the connection is hijacked, for which Close waits
+	defer p.requests.Done()
 	p.mu.Lock()
 	p.asked = append(p.asked, r.Method+" "+r.RequestURI)
 	proof, status, to := p.proof, p.status, p.to[r.Host]
@@ -116,8 +118,10 @@ func (p *ForwardProxy) tunnel(w http.ResponseWriter, to string) {
 		return
 	}
 	_, _ = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
+	var both sync.WaitGroup
+	defer both.Wait()
 	for _, ends := range [][2]net.Conn{{server, client}, {client, server}} {
-		p.conns.Go(func() {
+		both.Go(func() {
 			_, _ = io.Copy(ends[0], ends[1])
 			ends[0].Close()
 			ends[1].Close()
