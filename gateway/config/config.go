@@ -330,7 +330,7 @@ func (c Config) WithDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
 	c.PublicURL = cmp.Or(c.PublicURL, ownURL(c))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
-	c.shareProxy()
+	c.Upstreams, c.Auth.Issuers = shareProxy(c.Proxy, c.Upstreams, c.Auth.Issuers)
 	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.WithDefaults()
 	c.Audit = c.Audit.WithDefaults()

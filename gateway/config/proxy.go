@@ -5,18 +5,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // shareProxy gives upstreams and issuers without a proxy of their own that of the gateway, unless they
 // are on a loopback address.
-func (c *Config) shareProxy() {
-	if c.Proxy == "" || egress.CheckProxy(c.Proxy) != nil {
-		return
+func shareProxy(proxy mcp.Secret, servers []upstream.Config, issuers []auth.Issuer) ([]upstream.Config, []auth.Issuer) {
+	if proxy == "" || egress.CheckProxy(proxy) != nil {
+		return servers, issuers
 	}
-	ofServer := func(own mcp.Secret, at string) mcp.Secret {
+	of := func(own mcp.Secret, at string) mcp.Secret {
 		u, err := url.Parse(at)
 		switch {
 		case own != "" || at == "" || err != nil:
@@ -24,16 +26,16 @@ func (c *Config) shareProxy() {
 		case loopback.Host(u.Hostname()):
 			return egress.None
 		}
-		return c.Proxy
+		return proxy
 	}
-	c.Upstreams, c.Auth.Issuers = slices.Clone(c.Upstreams), slices.Clone(c.Auth.Issuers)
-	for i := range c.Upstreams {
-		u := &c.Upstreams[i]
-		u.Proxy = ofServer(u.Proxy, u.URL)
+	servers, issuers = slices.Clone(servers), slices.Clone(issuers)
+	for i := range servers {
+		servers[i].Proxy = of(servers[i].Proxy, servers[i].URL)
 	}
-	for i := range c.Auth.Issuers {
-		if iss := &c.Auth.Issuers[i]; !strings.HasPrefix(iss.URL, "http://") {
-			iss.Proxy = ofServer(iss.Proxy, iss.URL)
+	for i := range issuers {
+		if !strings.HasPrefix(issuers[i].URL, "http://") {
+			issuers[i].Proxy = of(issuers[i].Proxy, issuers[i].URL)
 		}
 	}
+	return servers, issuers
 }
