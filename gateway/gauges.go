@@ -38,6 +38,10 @@ func (g operated) gauges(write sample) {
 	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.",
 		float64(load.Calls))
 	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(load.Questions))
+	for version, count := range (diagnose.Serving{Version: g.version, Replicas: g.replicas()}).Versions() {
+		write("gatehouse_replicas", "Replicas that share a Redis, with this one, by the version of their program; unknown for releases that do not announce theirs.",
+			float64(count), "version", version)
+	}
 	write.configuration(g.ReloadStatus())
 	write.certificates(g.certificates)
 	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.",

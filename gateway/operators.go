@@ -97,6 +97,7 @@ func (g operated) serving() diagnose.Serving {
 		Upstreams:     g.Health(),
 		Issuers:       g.graph().auth.Status(),
 		Replicas:      g.replicas(),
+		Version:       g.version,
 		Configuration: g.ReloadStatus(),
 	}
 }
@@ -270,7 +271,8 @@ func (r operated) CallAt(ctx context.Context, replica, id string, roles []string
 // replicas returns the other replicas.
 func (g *Gateway) replicas() (all []diagnose.Replica) {
 	for _, p := range g.cluster.Peers() {
-		h := diagnose.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
+		h := diagnose.Replica{Name: p.Name, Address: p.Address, Revision: p.Revision, Version: p.Version,
+			Leaving: p.Leaving}
 		if p.Err != nil {
 			h.Error = p.Err.Error()
 		}

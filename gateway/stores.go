@@ -179,7 +179,8 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 		s.base.Redis = s.redis
 		joined, err := cluster.New(cfg.Replicas, cluster.Deps{
 			DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: revision,
-			Asked: s.asked, Log: s.log, Metrics: forwards,
+			Version: s.version,
+			Asked:   s.asked, Log: s.log, Metrics: forwards,
 		})
 		if err != nil {
 			return err

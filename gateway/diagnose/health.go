@@ -40,6 +40,8 @@ type Replica struct {
 	Address string `json:"address"`
 	// Revision is the revision of the replica's configuration.
 	Revision string `json:"revision,omitempty"`
+	// Version is the version of its program; "unknown" for releases that do not tell.
+	Version string `json:"version,omitempty"`
 	// Leaving says that the replica is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
 	// Error is the reason why the replica cannot be reached, "" if it can.

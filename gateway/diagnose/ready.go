@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Serving struct {
 	Upstreams     []Upstream
 	Issuers       []auth.Status
 	Replicas      []Replica // the other ones
+	Version       string    // of this one
 	Configuration operate.ConfigStatus
 }
 
@@ -60,6 +62,7 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	answer := struct {
 		Ready         bool           `json:"ready"`
 		Reasons       []string       `json:"reasons,omitempty"`
+		Warnings      []string       `json:"warnings,omitempty"`
 		Upstreams     []Upstream     `json:"upstreams,omitempty"`
 		Issuers       []Issuer       `json:"issuers,omitempty"`
 		Store         *sessionStore  `json:"store,omitempty"`
@@ -67,6 +70,7 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		Configuration *configuration `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
+		answer.Warnings = severalVersions(now)
 		answer.Upstreams, answer.Issuers, answer.Replicas = now.Upstreams, shownIssuers(now.Issuers), now.Replicas
 		answer.Store, answer.Configuration = &sessionStore{Kind: r.kind(), Ready: away == "", Reason: away},
 			newConfiguration(now.Configuration)
@@ -76,6 +80,25 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = json.NewEncoder(w).Encode(answer) // the client has left
+}
+
+// Versions returns how many replicas have each version, with this one.
+func (s Serving) Versions() map[string]int {
+	versions := map[string]int{s.Version: 1}
+	for _, r := range s.Replicas {
+		versions[r.Version]++
+	}
+	return versions
+}
+
+// severalVersions warns while replicas of several versions share a store, as during an upgrade.
+func severalVersions(s Serving) []string {
+	versions := s.Versions()
+	if len(versions) < 2 {
+		return nil
+	}
+	return []string{"replicas of several versions share this Redis: " +
+		strings.Join(slices.Sorted(maps.Keys(versions)), ", ") + "; bring the upgrade to its end"}
 }
 
 // notReady returns why this replica takes no new sessions, nil if it does.

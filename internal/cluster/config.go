@@ -104,6 +104,8 @@ type Deps struct {
 	Idle time.Duration
 	// Revision is the configuration's revision. Other replicas read it in the lease.
 	Revision string
+	// Version is the version of the program. Other replicas read it in the lease.
+	Version string
 	// Asked serves what other replicas Ask for. It is trusted with whatever operators may do. If
 	// nil, this replica does not answer.
 	Asked http.Handler

@@ -17,9 +17,10 @@ const (
 
 // lease is what a replica tells the others about itself.
 type lease struct {
-	Address  string `json:"address"`  // of its link, host:port
-	Digest   []byte `json:"digest"`   // of its certificate
-	Revision string `json:"revision"` // of its configuration
+	Address  string `json:"address"`           // of its link, host:port
+	Digest   []byte `json:"digest"`            // of its certificate
+	Revision string `json:"revision"`          // of its configuration
+	Version  string `json:"version,omitempty"` // of its program; releases before wrote none
 	Leaving  bool   `json:"leaving,omitempty"`
 	// Left says that the replica has given up its homes, Gone that another one has found it gone. No
 	// replica needs to wait for such a lease to end.

@@ -1,10 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +62,9 @@ type members struct {
 	peers  map[string]*peer
 	alive  map[string]bool // names that had a lease at the newest renewal, readable or not; false if it says gone
 	missed []Missing       // the first that went first
-	closed bool
+	// versions are those of all replicas, as the log has them.
+	versions string
+	closed   bool
 }
 
 func newMembers(
@@ -72,7 +78,7 @@ func newMembers(
 		self: self, db: deps.DB, scripts: s, seal: leases, identity: id, times: t, network: n,
 		start: time.Now(), log: deps.Log, count: deps.Metrics,
 		turn: make(chan struct{}, 1), lapsed: make(chan struct{}, 1),
-		own:   lease{Address: address, Digest: digestOf(id.Certificate[0]), Revision: deps.Revision},
+		own:   lease{Address: address, Digest: digestOf(id.Certificate[0]), Revision: deps.Revision, Version: deps.Version},
 		since: broken, peers: make(map[string]*peer),
 	}
 	m.generation.Store(1) // 0 is no generation
@@ -226,6 +232,7 @@ func (m *members) renewed(asked time.Duration, began int64, leases map[string]st
 		m.alive[name] = true
 		m.learn(name, value)
 	}
+	defer m.tellVersions()
 	if !m.settled() {
 		return
 	}
@@ -235,6 +242,23 @@ func (m *members) renewed(asked time.Duration, began int64, leases map[string]st
 		}
 	}
 }
+
+// tellVersions logs once when replicas of other versions have come, or have gone. The caller holds mu.
+func (m *members) tellVersions() {
+	all := map[string]bool{version(m.own): true}
+	for _, p := range m.peers {
+		all[version(p.lease)] = true
+	}
+	if now := strings.Join(slices.Sorted(maps.Keys(all)), " "); now != m.versions {
+		if len(all) > 1 || m.versions != "" {
+			m.log.Info("the versions of the replicas that share this Redis have changed", "versions", now)
+		}
+		m.versions = now
+	}
+}
+
+// version is that of a replica's program.
+func version(l lease) string { return cmp.Or(l.Version, UnknownVersion) }
 
 // settled reports whether the newest renewal found the lease unbroken for a whole lease. By then
 // every live replica has renewed its lease, even if Redis had lost its data or had answered no

@@ -210,11 +210,15 @@ func (m *members) came(name string) {
 	}
 }
 
+// UnknownVersion stands for releases that did not announce their version.
+const UnknownVersion = "unknown"
+
 // Peer describes another replica, as its lease does.
 type Peer struct {
 	Name     string
 	Address  string // of its link
 	Revision string // of its configuration
+	Version  string // of its program, or UnknownVersion
 	Leaving  bool
 	// Err is why the last attempt to reach it failed; nil if it succeeded or none was made
 	// yet.
@@ -242,7 +246,8 @@ func (c *Cluster) Peers() []Peer {
 
 // shown describes a peer. The caller holds members.mu.
 func (p *peer) shown(err error) Peer {
-	return Peer{Name: p.name, Address: p.address, Revision: p.lease.Revision, Leaving: p.lease.Leaving, Err: err}
+	return Peer{Name: p.name, Address: p.address, Revision: p.lease.Revision,
+		Version: version(p.lease), Leaving: p.lease.Leaving, Err: err}
 }
 
 // Check lists the replicas with leases in a Redis, ordered by name, and tries to connect to each.
