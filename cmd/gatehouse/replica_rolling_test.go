@@ -21,6 +21,7 @@ import (
 type load struct {
 	*several
 	workers        []*worker
+	mixed          bool // replicas of two versions: the requestState of one is refused by the other
 	calls, retried atomic.Int64
 }
 
@@ -30,10 +31,10 @@ func (l *load) run(ctx context.Context, t *testing.T, c *mcptest.Client, name st
 	for n := 0; ctx.Err() == nil; n++ {
 		tool, key := "old__echo", fmt.Sprint(name, "-", n)
 		want := "echo " + key
-		switch n % 5 {
-		case 1:
+		switch asks := c.Revision.Stateful || !l.mixed; {
+		case n%5 == 1:
 			tool = "new__echo"
-		case 3:
+		case n%5 == 3 && asks:
 			tool, want = "old__ask", "answered "+key+" of "+key
 		}
 		m, err := l.converse(t, c, tool, key)

@@ -81,6 +81,7 @@ func wantWithin(t *testing.T, what string, limit time.Duration, since time.Time)
 
 // replica is a gateway in its own process, one of several with the same configuration.
 type replica struct {
+	program   string // the file of another version; "" for this one
 	config    string
 	records   string   // its standard output: records, if the configuration has them there
 	upstreams []string // it must know these before it gets requests
@@ -151,7 +152,7 @@ func (l *processLog) String() string {
 func (r *replica) start(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
-	r.cmd = exec.Command(os.Args[0])
+	r.cmd = exec.Command(cmp.Or(r.program, os.Args[0]))
 	r.cmd.Args = []string{"gatehouse", "serve", "--config", r.config} // TestMain runs it as the program
 	r.log, r.exited = &processLog{more: make(chan struct{})}, make(chan struct{})
 	cmd, log, exited := r.cmd, r.log, r.exited
@@ -251,6 +252,12 @@ type several struct {
 // configuration besides sessions.
 func replicate(t *testing.T, config string, upstreams ...string) *several {
 	t.Helper()
+	return replicateAs(t, "", config, upstreams...)
+}
+
+// replicateAs is replicate with the program of another version, "" for this one.
+func replicateAs(t *testing.T, program, config string, upstreams ...string) *several {
+	t.Helper()
 	s := &several{redis: redistest.Start(t)}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\n"+
 		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n%s", s.redis.URL(), config)
@@ -260,7 +267,8 @@ func replicate(t *testing.T, config string, upstreams ...string) *several {
 	}
 	for i := range 3 {
 		records := fmt.Sprintf("%s.%d.jsonl", file, i)
-		s.replicas = append(s.replicas, &replica{config: file, records: records, upstreams: upstreams})
+		s.replicas = append(s.replicas, &replica{program: program, config: file, records: records,
+			upstreams: upstreams})
 	}
 	t.Cleanup(func() {
 		for i, r := range s.replicas {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
 // alone is a gateway alone with an authorization server, and with a server where users have accounts.
@@ -33,11 +34,11 @@ type alone struct {
 	home   string // the directory of the configuration
 }
 
-// aloneConfig has places for the address, the issuer, and the server.
+// aloneConfig has places for the address, the issuer, the server, and the store.
 const aloneConfig = `listen: %[1]s
 public_url: http://%[1]s/mcp
 admin: {listen: 127.0.0.1:0}
-state: {directory: state}
+%[4]s
 auth:
   mode: oauth
   issuers: [{url: %[2]q}]
@@ -50,6 +51,20 @@ upstreams: [{name: up, url: %[3]q, auth: {type: user_oauth}}]
 `
 
 func newAlone(t *testing.T) *alone {
+	t.Helper()
+	return newKeeping(t, "", "state: {directory: state}")
+}
+
+// newShared has everything in Redis, with the program of another version.
+func newShared(t *testing.T, program string) *alone {
+	t.Helper()
+	return newKeeping(t, program, fmt.Sprintf(`sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}}
+replicas: {listen: "127.0.0.1:0"}
+vault: {keys: [{id: new, key: fedcba9876543210fedcba9876543210}]}`, redistest.Start(t).URL()))
+}
+
+// newKeeping starts a gateway that keeps its state in a store.
+func newKeeping(t *testing.T, program, store string) *alone {
 	t.Helper()
 	s := mcptest.NewServer(wire.Stateless())
 	t.Cleanup(s.Close)
@@ -66,8 +81,8 @@ func newAlone(t *testing.T) *alone {
 	free.Close()
 	g.origin, g.issuer.Audience = "http://"+at, "http://"+at+"/mcp"
 	g.issuer.LetSignIn(nil)
-	g.replica = &replica{config: filepath.Join(g.home, "gatehouse.yaml")}
-	g.write(t, fmt.Sprintf(aloneConfig, at, g.issuer.URL, g.remote.URL))
+	g.replica = &replica{program: program, config: filepath.Join(g.home, "gatehouse.yaml")}
+	g.write(t, fmt.Sprintf(aloneConfig, at, g.issuer.URL, g.remote.URL, store))
 	t.Cleanup(g.end)
 	g.start(t)
 	return g

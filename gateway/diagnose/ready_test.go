@@ -42,3 +42,23 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralVersions: while replicas of several versions share a store, a replica is ready and warns.
+func TestSeveralVersions(t *testing.T) {
+	now := Serving{Heard: true, Version: "v2", Replicas: []Replica{{Name: "a", Version: "v2"}, {Name: "b", Version: "v1"}}}
+	d := NewReadiness(nil, func() Serving { return now })
+	ask := func() (status int, body string) {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		d.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	if status, body := ask(); status != http.StatusOK || !strings.Contains(body, "share this Redis: v1, v2; bring") {
+		t.Errorf("with two versions: %d %s", status, body)
+	}
+	now.Replicas = now.Replicas[:1]
+	if status, body := ask(); status != http.StatusOK || strings.Contains(body, "warnings") {
+		t.Errorf("with one version: %d %s", status, body)
+	}
+}

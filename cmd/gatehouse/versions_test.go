@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+)
+
+// lastRelease builds the program of the last release, whose commit the file last-release names.
+func lastRelease(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("last-release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, dir := strings.TrimSpace(string(text)), t.TempDir()
+	archive := exec.CommandContext(t.Context(), "git", "archive", "--output", filepath.Join(dir, "source.tar"), commit)
+	archive.Dir = "../.."
+	if out, err := archive.CombinedOutput(); err != nil {
+		t.Skipf("the last release, %s, is not in this clone: %v %s", commit, err, out) // a shallow clone; CI has all commits
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", filepath.Join(dir, "source.tar"), "-C",
+		dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	program := filepath.Join(dir, "gatehouse")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "./cmd/gatehouse")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the last release: %v %s", err, out)
+	}
+	return program
+}
+
+// replace stops a replica in good order, and starts it as another version.
+func (r *replica) replace(t *testing.T, program string) {
+	t.Helper()
+	r.signal(t, syscall.SIGTERM)
+	if code := r.wait(t); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, r.log)
+	}
+	r.program = program
+	r.start(t)
+}
+
+// TestVersionsBesideEachOther: the last release and this one share a Redis. While clients make calls, replicas are
+// replaced one by one, forward and back: no call is lost, no session and no subscription ends, streams resume at
+// the other version, and this one tells of both versions.
+func TestVersionsBesideEachOther(t *testing.T) {
+	mcptest.Long(t)
+	t.Parallel()
+	before := lastRelease(t)
+	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
+	old.Discard()
+	newer.Discard()
+	s := replicateAs(t, before, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n",
+		old.URL, newer.URL), "old", "new")
+	l := &load{several: s, workers: []*worker{old, newer}, mixed: true}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for _, revision := range []string{serverRev, clientRev, statelessRev} {
+		c := s.client(t, revision, askable)
+		all.Go(func() { l.run(ctx, t, c, revision) })
+	}
+	c := s.client(t, clientRev, askable)
+	must(t, "a subscription", c, "resources/subscribe", `{"uri":"old+test://r"}`)
+	heard := make(chan string, 100)
+	all.Go(func() { l.listen(ctx, t, c, heard) })
+	for step, program := range []string{"", before} {
+		for i, r := range s.replicas {
+			r.replace(t, program)
+			calls := l.calls.Load()
+			eventually(t, "calls go on", func() bool { return l.calls.Load() > calls+20 || t.Failed() })
+			if t.Failed() {
+				break
+			}
+			// A call that began at one version is resumed at the other.
+			key := fmt.Sprint("resumed-", step, "-", i)
+			x := begin(t, s.at(c, i), key, "old__wait", "notifications/progress")
+			x.Close()
+			y, err := s.at(c, (i+1)%len(s.replicas)).Get(deadline(t), x.last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old.release(key)
+			if m, err := y.Response(); err != nil || textOf(m) != "done "+key {
+				t.Errorf("a resumed call: %s %v", m.Text, err)
+			}
+			y.Close()
+			if mixed := i < len(s.replicas)-1; mixed {
+				wantVersions(t, s)
+			}
+		}
+	}
+	for len(heard) > 0 {
+		<-heard
+	}
+	eventually(t, "the session is still subscribed", func() bool {
+		old.Push("notifications/resources/updated", `{"uri":"test://r"}`)
+		return len(heard) > 0 || t.Failed()
+	})
+	cancel()
+	all.Wait()
+	if calls, retried := l.calls.Load(), l.retried.Load(); retried > calls/50 {
+		t.Errorf("of %d calls %d had to be made again", calls, retried)
+	}
+	wantKinds(t, s)
+}
+
+// wantVersions checks that replicas of this version say that there are others.
+func wantVersions(t *testing.T, s *several) {
+	t.Helper()
+	for _, r := range s.replicas {
+		if r.program != "" {
+			continue
+		}
+		eventually(t, "both versions are known", func() bool {
+			return strings.Contains(page(t, r.admin+"/readyz"), "replicas of several versions share this Redis: dev, unknown")
+		})
+		if text := page(t, r.admin+"/metrics"); !strings.Contains(text, `gatehouse_replicas{version="unknown"}`) {
+			t.Error("the metrics do not tell of the other version")
+		}
+		r.log.await(t, `versions="dev unknown"`)
+	}
+}
+
+func page(t *testing.T, at string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %v", at, resp.Status, err)
+	}
+	return string(text)
+}
+
+// wantKinds checks that all keys in Redis are of kinds that have a version.
+func wantKinds(t *testing.T, s *several) {
+	t.Helper()
+	client := s.redis.Client()
+	defer client.Close()
+	keys := client.Keys(t.Context(), "*").Val()
+	for _, key := range keys {
+		if _, ok := redisdb.KindOf(strings.TrimPrefix(key, redisdb.DefaultPrefix)); !ok {
+			t.Errorf("the key %s is of no kind", key)
+		}
+	}
+	if len(keys) == 0 {
+		t.Error("there are no keys")
+	}
+}
+
+// TestGrantsOfVersions: tokens, accounts and consents that one version has given are good at the other, and what one
+// has revoked is refused by the other.
+func TestGrantsOfVersions(t *testing.T) {
+	mcptest.Long(t)
+	t.Parallel()
+	before := lastRelease(t)
+	g := newShared(t, before)
+	ctx := t.Context()
+	allow := func(*mcptest.Page) string { return "allow" }
+	app := g.app()
+	tokens := app.SignIn(ctx, t, mcptest.NewTab(t, "alice"), allow)
+	g.connect(t, g.call(t, tokens.Access))
+	for step, program := range []string{"", before, ""} {
+		g.replace(t, program)
+		if got := g.call(t, tokens.Access); !strings.Contains(got, "done as Bearer account") {
+			t.Errorf("step %d: a call with an account of the other version: %s", step, got)
+		}
+		if tokens = app.Renew(ctx, tokens.Refresh); tokens.Status != http.StatusOK {
+			t.Fatalf("step %d: a refresh token of the other version: %+v", step, tokens)
+		}
+		again := g.app()
+		again.ID = app.ID
+		asked := 0
+		other := again.SignIn(ctx, t, mcptest.NewTab(t, "alice"), func(*mcptest.Page) string { asked++; return "allow" })
+		if asked > 0 {
+			t.Errorf("step %d: the consent of the other version is not known", step)
+		}
+		revoked := url.Values{"token": {other.Refresh}, "client_id": {app.ID}}
+		if status, _ := g.token(ctx, "/oauth/revoke", revoked); status != http.StatusOK {
+			t.Fatalf("step %d: revocation: %d", step, status)
+		}
+		defer func() { // at the last version
+			if again := again.Renew(ctx, other.Refresh); again.Error != "invalid_grant" {
+				t.Errorf("what was revoked is good again: %+v", again)
+			}
+		}()
+	}
+}
