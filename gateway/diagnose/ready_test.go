@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -47,12 +48,20 @@ func TestReadiness(t *testing.T) {
 func TestSeveralVersions(t *testing.T) {
 	now := Serving{Heard: true, Version: "v2", Replicas: []Replica{{Name: "a", Version: "v2"}, {Name: "b", Version: "v1"}}}
 	d := NewReadiness(nil, func() Serving { return now })
+	server := httptest.NewServer(d)
+	defer server.Close()
 	ask := func() (status int, body string) {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodGet, "/readyz", nil)
-		r.RemoteAddr = "127.0.0.1:1"
-		d.ServeHTTP(w, r)
-		return w.Code, w.Body.String()
+		t.Helper()
+		answer, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
 	}
 	if status, body := ask(); status != http.StatusOK || !strings.Contains(body, "share this Redis: v1, v2; bring") {
 		t.Errorf("with two versions: %d %s", status, body)
