@@ -78,7 +78,11 @@ func stateCommand(cmd *cobra.Command, done string,
 			parts = append(parts, fmt.Sprintf("%d %s", r.Counts[kind], kind))
 		}
 		w := cmd.OutOrStdout()
-		_, err = fmt.Fprintf(w, "%s: %d values of %s (%s)\n", done, r.Total(), r.Where, strings.Join(parts, ", "))
+		counts := ""
+		if len(parts) > 0 {
+			counts = " (" + strings.Join(parts, ", ") + ")"
+		}
+		_, err = fmt.Fprintf(w, "%s: %d values of %s%s\n", done, r.Total(), r.Where, counts)
 		if err == nil && r.Unopened > 0 {
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "left out: %d values that no key of the configuration opens\n", r.Unopened)
 		}

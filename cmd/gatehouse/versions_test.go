@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +30,7 @@ func lastRelease(t *testing.T) string {
 	archive := exec.CommandContext(t.Context(), "git", "archive", "--output", filepath.Join(dir, "source.tar"), commit)
 	archive.Dir = "../.."
 	if out, err := archive.CombinedOutput(); err != nil {
-		t.Skipf("the last release, %s, is not in this clone: %v %s", commit, err, out) // a shallow clone; CI has all commits
+		t.Skipf("the last release, %s, is not in this clone: %v %s", commit, err, out) // as in a shallow one
 	}
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", filepath.Join(dir, "source.tar"), "-C",
 		dir).CombinedOutput(); err != nil {
@@ -65,8 +66,12 @@ func TestVersionsBesideEachOther(t *testing.T) {
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
 	old.Discard()
 	newer.Discard()
-	s := replicateAs(t, before, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n",
-		old.URL, newer.URL), "old", "new")
+	s := replicateAs(t, before, fmt.Sprintf(`shutdown_delay: 1s
+policy: {default: allow, rules: [{name: asks, ask: ["tools:old/log"], approve_for: 1h}]}
+upstreams:
+- {name: old, url: %q}
+- {name: new, url: %q}
+`, old.URL, newer.URL), "old", "new")
 	l := &load{several: s, workers: []*worker{old, newer}, mixed: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -79,6 +84,7 @@ func TestVersionsBesideEachOther(t *testing.T) {
 	must(t, "a subscription", c, "resources/subscribe", `{"uri":"old+test://r"}`)
 	heard := make(chan string, 100)
 	all.Go(func() { l.listen(ctx, t, c, heard) })
+	approve(t, c)
 	for step, program := range []string{"", before} {
 		for i, r := range s.replicas {
 			r.replace(t, program)
@@ -100,6 +106,9 @@ func TestVersionsBesideEachOther(t *testing.T) {
 				t.Errorf("a resumed call: %s %v", m.Text, err)
 			}
 			y.Close()
+			if _, approved := logged(t, s.at(c, i)); !approved {
+				t.Errorf("step %d, replica %d: the approval of the other version is not known", step, i)
+			}
 			if mixed := i < len(s.replicas)-1; mixed {
 				wantVersions(t, s)
 			}
@@ -118,6 +127,40 @@ func TestVersionsBesideEachOther(t *testing.T) {
 		t.Errorf("of %d calls %d had to be made again", calls, retried)
 	}
 	wantKinds(t, s)
+}
+
+// logged calls the tool that needs an approval, up to its answer or the question. It returns the question's id.
+func logged(t *testing.T, c *mcptest.Client) (question json.RawMessage, answered bool) {
+	t.Helper()
+	x, err := c.Send(deadline(t), "tools/call", call("old__log", "approved"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	for {
+		m, err := x.Next()
+		switch {
+		case err != nil || m.Error != nil:
+			t.Fatalf("%s %v", m.Text, err)
+		case m.IsResponse():
+			return nil, true
+		case m.ID != nil:
+			return m.ID, false
+		}
+	}
+}
+
+// approve has the user approve of that call.
+func approve(t *testing.T, c *mcptest.Client) {
+	t.Helper()
+	question, answered := logged(t, c)
+	if answered {
+		t.Fatal("nobody is asked")
+	}
+	if err := c.Answer(deadline(t), question, `{"action":"accept","content":{"approve":true}}`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the call is approved of", func() bool { _, answered := logged(t, c); return answered })
 }
 
 // wantVersions checks that replicas of this version say that there are others.

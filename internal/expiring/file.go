@@ -73,7 +73,7 @@ func OpenFile(path string, key *seal.Key) (*File, error) {
 }
 
 func damaged(path string, err error) error {
-	return fmt.Errorf("the state file %s is damaged (%w): nothing was changed; restore it from a backup with gatehouse state import, or take it away to begin without accounts and grants",
+	return fmt.Errorf("the state file %s is damaged (%w): nothing was changed; take it away, and restore a backup with gatehouse state import or begin without accounts and grants",
 		path, err)
 }
 
