@@ -57,7 +57,12 @@ func (g *graph) seen() trial.Seen {
 	s := trial.Seen{Config: g.cfg, Surface: g.surface(), Targets: g.catalog.Targets(), Kept: g.catalog.Kept,
 		Described: g.described, Lists: g.pipe.Lists}
 	for i, view := range g.catalog.Status() { // in the order of the members
-		s.Servers = append(s.Servers, trial.Server{Config: g.members[i].cfg, Status: g.members[i].Status(), Listed: view})
+		m := g.members[i]
+		seen := trial.Server{Config: m.cfg, Status: m.Status(), Listed: view}
+		if m.transport != nil {
+			seen.Certificate, seen.Proxy = m.transport.Peer()
+		}
+		s.Servers = append(s.Servers, seen)
 	}
 	return s
 }

@@ -196,6 +196,9 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 	row("origins", strings.Join(s.Origins, ", "))
 	row("sessions", s.Sessions)
 	row("policy", s.Policy)
+	if s.Proxy != "" {
+		row("proxy", s.Proxy)
+	}
 	if len(s.Limits) > 0 {
 		row("limits", strings.Join(s.Limits, ", "))
 	}
@@ -301,6 +304,12 @@ func printReports(w io.Writer, reports []trial.Report) error {
 		if r.Error != "" {
 			bad = append(bad, r.Name)
 			fmt.Fprintf(w, "  error: %s\n", r.Error)
+		}
+		if r.Certificate != "" {
+			fmt.Fprintf(w, "  certificate %s\n", r.Certificate)
+		}
+		if r.Proxy != "" {
+			fmt.Fprintf(w, "  through the proxy at %s\n", r.Proxy)
 		}
 		if r.Skills > 0 {
 			fmt.Fprintf(w, "  %s\n", count(r.Skills, "skill", "skills"))

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -44,6 +45,7 @@ type Summary struct {
 	Vault     string          `json:"vault,omitempty"`      // what seals their tokens
 	Kept      string          `json:"kept,omitempty"`       // the directory of the state; "" with Redis or for none
 	Tracing   string          `json:"tracing,omitempty"`    // where traces go
+	Proxy     string          `json:"proxy,omitempty"`      // its address, environment or none; "" if not set
 	Memory    string          `json:"memory,omitempty"`     // the limit of serve if it runs in this container; "" for none
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
 	Redirects []Redirect `json:"redirects,omitempty"`
@@ -139,6 +141,7 @@ func (c Config) Summary() Summary {
 		Pinning:    pinningSummary(c),
 		Kept:       c.StateDirectory(),
 		Disclosure: c.disclosureSummary(),
+		Proxy:      egress.Named(c.Proxy),
 	}
 	for _, h := range c.Hooks {
 		s.Hooks = append(s.Hooks, h.Name)

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/operate"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -43,6 +45,10 @@ type Server struct {
 	Config upstream.Config
 	Status upstream.Status
 	Listed catalog.UpstreamView
+	// Certificate is the server's, nil if it showed none that is valid. Proxy is the address of the
+	// proxy for it, "" for none.
+	Certificate *x509.Certificate
+	Proxy       string
 }
 
 // Report is the result of connecting to one upstream.
@@ -63,6 +69,11 @@ type Report struct {
 	Withheld []admin.WithheldItem `json:"withheld,omitempty"`
 	// Hint describes a probable mistake, "" for none.
 	Hint string `json:"hint,omitempty"`
+	// Certificate describes the server's certificate: its first name, its end and its issuer; "" if
+	// the server showed none that is valid.
+	Certificate string `json:"certificate,omitempty"`
+	// Proxy is the address of the proxy through which it is reached, "" for none.
+	Proxy string `json:"proxy,omitempty"`
 	// Error is the reason why the upstream cannot be used, "" if it can.
 	Error string `json:"error,omitempty"`
 	// Login says that it refuses requests without a credential, or with another one.
@@ -166,6 +177,10 @@ func (s Seen) reports() []Report {
 			Skills:    view.Skills,
 			Withheld:  operate.Withheld(view, status),
 			Login:     status.State == upstream.StateNeedsLogin,
+			Proxy:     server.Proxy,
+		}
+		if server.Certificate != nil {
+			r.Certificate = egress.Describe(server.Certificate)
 		}
 		if view.LastError != "" {
 			r.Error = fmt.Sprintf("%s (%s)", view.LastError, view.Failed)
