@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/console"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -80,12 +81,12 @@ func (v visitors) flow(under *graph) *signin.Flow {
 const adminConnections = 256
 
 // openAdmin binds the port for operators, if one is configured.
-func (g *Gateway) openAdmin(cfg config.Config, given net.Listener) (err error) {
+func (g *Gateway) openAdmin(cfg config.Config, given net.Listener, passed *doorway.Passed) (err error) {
 	if cfg.Admin.Listen == "" {
 		return nil
 	}
 	if g.admin = given; given == nil {
-		if g.admin, err = bind("admin.listen", cfg.Admin.Listen); err != nil {
+		if g.admin, err = bind(passed, "admin.listen", cfg.Admin.Listen); err != nil {
 			return err
 		}
 	}

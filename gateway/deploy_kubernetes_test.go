@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 )
 
 // The parts of Kubernetes objects that deploy/kubernetes uses.
@@ -300,7 +301,7 @@ func TestDeployFamilies(t *testing.T) {
 				t.Errorf("%s, and a pod at %s: %v, %v", all, pod, err, warnings)
 			}
 		}
-		l, err := bind("listen", all+"0")
+		l, err := bind(&doorway.Passed{}, "listen", all+"0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
@@ -194,17 +195,21 @@ func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 	if err := g.openTLS(cfg); err != nil {
 		return err
 	}
-	if err := g.openAdmin(cfg, opts.Admin); err != nil {
+	var passed doorway.Passed
+	if err := g.openAdmin(cfg, opts.Admin, &passed); err != nil {
 		return err
 	}
 	listener := opts.Listener
 	if listener == nil {
-		if listener, err = bind("listen", cfg.Listen); err != nil {
-			return err
+		if listener, err = bindEndpoint(&passed, cfg); err != nil {
+			return errors.Join(err, passed.Rest())
 		}
 	}
 	g.listener = doorway.New(listener, cfg.Connections, doorway.NewMetrics(g.metrics.Registry))
 	g.undo.OnStop("listener", closing(g.listener))
+	if err := passed.Rest(); err != nil {
+		return err
+	}
 
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.Hosts(), cfg.SSEPath()
@@ -307,14 +312,18 @@ func (g *Gateway) Stop(ctx context.Context) error { return g.undo.Stop(ctx) }
 // lifecycle.WindUp later.
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
+	systemd := supervisor{g.log}
+	defer systemd.serving(func() { g.Health(); g.Load() })()
 	var failure error
 	var begun time.Time
 	select {
 	case <-ctx.Done():
 		begun = time.Now()
+		systemd.tell(daemon.SdNotifyStopping)
 		failure = g.linger(begun)
 	case failure = <-g.failed:
 		begun = time.Now()
+		systemd.tell(daemon.SdNotifyStopping)
 	}
 	cfg, from := g.graph().cfg, time.Now()
 	if due := begun.Add(cfg.ShutdownDelay); from.After(due) {
@@ -371,8 +380,11 @@ func (g *Gateway) AdminAddr() net.Addr {
 
 // URL returns the endpoint's URL as clients on this machine write it.
 func (g *Gateway) URL() string {
-	cfg := g.graph().cfg
-	return cfg.TLS.Scheme() + "://" + g.Addr().String() + cfg.Path()
+	cfg, host := g.graph().cfg, g.Addr().String()
+	if g.Addr().Network() == doorway.Unix {
+		host = "localhost"
+	}
+	return cfg.TLS.Scheme() + "://" + host + cfg.Path()
 }
 
 // WaitReady returns when every upstream has answered or failed for the first time. Errors:

@@ -30,12 +30,29 @@ const (
 )
 
 // bind listens at the address under a key of the configuration.
-func bind(key, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+func bind(passed *doorway.Passed, key, address string) (net.Listener, error) {
+	l, err := passed.Listen(address)
 	if failed, ok := errors.AsType[*net.OpError](err); ok {
-		return nil, fmt.Errorf("%s: %s: %w", key, address, failed.Err)
+		err = failed.Err
 	}
-	return l, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", key, address, err)
+	}
+	return l, nil
+}
+
+// bindEndpoint listens at the address of the endpoint. Only then is that of a passed socket known.
+func bindEndpoint(passed *doorway.Passed, cfg config.Config) (net.Listener, error) {
+	l, err := bind(passed, "listen", cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if kind, _ := doorway.Kind(cfg.Listen); kind == doorway.Systemd && l.Addr().Network() == doorway.TCP {
+		if err := cfg.Auth.CheckListener(l.Addr().String()); err != nil {
+			return nil, errors.Join(fmt.Errorf("listen: %s: %w", cfg.Listen, err), l.Close())
+		}
+	}
+	return l, nil
 }
 
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {

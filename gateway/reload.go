@@ -48,6 +48,7 @@ func (g *Gateway) ReloadStatus() operate.ConfigStatus { return *g.reloaded.Load(
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
+	defer supervisor{g.log}.reloading()()
 	if err := g.canReload(); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
@@ -47,7 +48,7 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 	flags.StringVarP(&o.config, "config", "c", "",
 		"configuration `FILE` of the gateway, whose admin section says where it is")
 	flags.StringVar(&o.url, "admin", "",
-		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
+		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090 or unix:/path, in place of --config")
 	flags.StringVar(&o.files.CA, "ca-file", "",
 		"`FILE` with the authority of the admin listener's certificate; by default the system's, and with --config\nits own certificate")
 	flags.StringVar(&o.files.Cert, "cert-file", "", "`FILE` with a client certificate, where admin.tls asks for one")
@@ -83,26 +84,36 @@ func (o *operator) find() error {
 	o.transport = http.DefaultTransport.(*http.Transport).Clone()
 	// HTTP/1.1 reports why a server refuses a certificate; net/http's HTTP/2 mostly does not.
 	o.transport.TLSClientConfig, o.transport.ForceAttemptHTTP2 = trusted, false
+	if o.dial(o.url) {
+		o.url = "http://" + o.url
+		return nil
+	}
 	if o.url != "" {
 		u, err := url.Parse(o.url)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("--admin %q: want a URL such as http://127.0.0.1:9090", o.url)
+			return fmt.Errorf("--admin %q: want a URL such as http://127.0.0.1:9090, or unix:/path", o.url)
 		}
 		o.url = strings.TrimSuffix(o.url, "/")
 		return nil
 	}
 	section, bad := config.Operators(o.config)
+	kind, _ := doorway.Kind(section.Listen)
 	host, port, err := net.SplitHostPort(section.Listen)
 	switch {
 	case section.API.IsZero() && bad == nil:
 		return fmt.Errorf("%s has no admin.api: see docs/admin-api.md", o.config)
+	case kind == doorway.Systemd:
+		return fmt.Errorf("%s has admin.listen: %s: say where that is with --admin, in place of --config", o.config, section.Listen)
 	case err != nil:
 		return cmp.Or(bad, err)
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	o.url = section.TLS.Scheme() + "://" + net.JoinHostPort(host, port)
+	if !o.dial(section.Listen) {
+		o.url = net.JoinHostPort(host, port)
+	}
+	o.url = section.TLS.Scheme() + "://" + o.url
 	if o.files.CA == "" && !section.TLS.IsZero() {
 		if err := section.TLS.Trust(trusted); err != nil {
 			return fmt.Errorf("%s: admin.tls: %w", o.config, err)
@@ -123,6 +134,19 @@ func (o *operator) find() error {
 		return bad
 	}
 	return nil
+}
+
+// dial has all requests go to a socket, if the address is that of one.
+func (o *operator) dial(address string) bool {
+	kind, path := doorway.Kind(address)
+	if kind != doorway.Unix {
+		return false
+	}
+	o.url = "localhost"
+	o.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, kind, path)
+	}
+	return true
 }
 
 // request makes a request. The caller closes the body of the answer, which has one of the

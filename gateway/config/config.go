@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -43,8 +41,6 @@ import (
 )
 
 const (
-	defaultListen          = "127.0.0.1:8080"
-	defaultEndpoint        = "/mcp"
 	defaultShutdownTimeout = 30 * time.Second
 	mostDelay              = 10 * time.Minute
 	// memoryShare is the divisor of the process's memory limit: by default, large messages may
@@ -55,8 +51,9 @@ const (
 // Config is the whole configuration. Only upstreams have no default. A reload applies every
 // change except those that needsRestart reports.
 type Config struct {
-	// Listen is the address of the endpoint, host:port. Port 0 takes a free port. Default
-	// 127.0.0.1:8080.
+	// Listen is the address of the endpoint: host:port, where port 0 takes a free port; unix:/path, a
+	// socket for the user and the group of the gateway; or systemd, the socket that a socket unit
+	// passes, of several systemd:NAME. Default 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
 	// TLS has the certificates of the endpoint. Default: plain HTTP, as behind a proxy that ends TLS.
 	TLS tlsfiles.Server `yaml:"tls"`
@@ -153,11 +150,11 @@ func (c Config) Validate() error {
 	var found problems.List
 	if err := checkListen(c.Listen); err != nil {
 		found.At("listen", err)
-	} else {
+	} else if kind, _ := doorway.Kind(c.Listen); kind == doorway.TCP { // a socket is local, and systemd's is not known yet
 		found.At("listen", c.Auth.CheckListener(c.Listen))
 	}
 	found.At("tls", c.TLS.Validate())
-	found.Join(c.checkAddresses()...)
+	found.Join(checkAddresses(c.Listen, c.Replicas.Listen, c.Admin.Listen)...)
 	found.At("proxy", egress.CheckProxy(c.Proxy))
 	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
@@ -269,43 +266,6 @@ func (c Config) checkUpstreams(found *problems.List) {
 	}
 }
 
-// checkListen accepts a host and a port number.
-func checkListen(listen string) error {
-	_, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return fmt.Errorf("%q is not host:port, such as %s", listen, defaultListen)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("port %q: want a number from 0 to 65535", port)
-	}
-	return nil
-}
-
-// checkAddresses reports listeners that would be at one address.
-func (c Config) checkAddresses() (found problems.List) {
-	type listener struct{ key, host, port string }
-	var others []listener
-	for _, l := range []struct{ key, at string }{{"listen", c.Listen}, {"replicas.listen", c.Replicas.Listen},
-		{"admin.listen", c.Admin.Listen}} {
-		host, port, err := net.SplitHostPort(l.at)
-		if err != nil || port == "0" {
-			continue
-		}
-		for _, o := range others {
-			found.When(o.port == port && (o.host == host || everyHost(o.host) || everyHost(host)), "%s: %s: %s is there already",
-				l.key, l.at, o.key)
-		}
-		others = append(others, listener{l.key, host, port})
-	}
-	return found
-}
-
-// everyHost reports whether a host stands for all addresses of the machine.
-func everyHost(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "" || err == nil && ip.IsUnspecified()
-}
-
 // plainPath matches paths that can be compared byte by byte: no escapes, no dot segments, no empty
 // segments.
 var plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
@@ -328,7 +288,7 @@ func checkPublicURL(raw string) error {
 // WithDefaults fills in the defaults that other packages need and this one owns.
 func (c Config) WithDefaults() Config {
 	c.Listen = cmp.Or(c.Listen, defaultListen)
-	c.PublicURL = cmp.Or(c.PublicURL, ownURL(c))
+	c.PublicURL = cmp.Or(c.PublicURL, ownURL(c.TLS, c.Listen))
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Upstreams, c.Auth.Issuers = shareProxy(c.Proxy, c.Upstreams, c.Auth.Issuers)
 	c.Naming = c.Naming.WithDefaults()
@@ -336,9 +296,6 @@ func (c Config) WithDefaults() Config {
 	c.Audit = c.Audit.WithDefaults()
 	return c
 }
-
-// ownURL returns the URL of the endpoint at its listener.
-func ownURL(c Config) string { return c.TLS.Scheme() + "://" + c.Listen + defaultEndpoint }
 
 // Path returns the path of the endpoint.
 func (c Config) Path() string {
@@ -395,7 +352,7 @@ func (c Config) Hosts() []string {
 	if u, err := url.Parse(c.PublicURL); err == nil {
 		add(strings.ToLower(u.Hostname()))
 	}
-	if host, _, err := net.SplitHostPort(c.Listen); err == nil {
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != doorway.Unix && host != doorway.Systemd {
 		add(strings.ToLower(host))
 	}
 	return hosts

@@ -13,7 +13,7 @@ import (
 // beginning of a text. holds has defaults.
 func UntilRestart(c, holds Config) (Config, error) {
 	next := c.WithDefaults()
-	if holds.PublicURL == ownURL(holds) && next.PublicURL == ownURL(next) {
+	if holds.PublicURL == ownURL(holds.TLS, holds.Listen) && next.PublicURL == ownURL(next.TLS, next.Listen) {
 		next.PublicURL = holds.PublicURL // follows from listen and tls, which are named
 	}
 	c.Listen, c.PublicURL, c.Vault, c.Replicas = holds.Listen, holds.PublicURL, holds.Vault, holds.Replicas

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 // Section is the section "admin".
 type Section struct {
-	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to all who reach
+	// Listen is the address, host:port, unix:/path or systemd:NAME, that serves /healthz, /readyz and /metrics to all who reach
 	// it. /readyz gives the state of upstreams only to requests from this machine. /metrics, which
 	// is made for collectors, includes the names of upstreams. Default none.
 	Listen string `yaml:"listen"`
@@ -36,7 +37,17 @@ func (a Section) Operated() bool { return !a.API.IsZero() || !a.Console.IsZero()
 
 // At returns the address of the listener for browsers, without / at its end.
 func (a Section) At() string {
-	return strings.TrimSuffix(cmp.Or(a.URL, a.TLS.Scheme()+"://"+a.Listen), "/")
+	host := a.Listen
+	if a.elsewhere() {
+		host = "localhost"
+	}
+	return strings.TrimSuffix(cmp.Or(a.URL, a.TLS.Scheme()+"://"+host), "/")
+}
+
+// elsewhere reports whether browsers cannot reach the listener by its address.
+func (a Section) elsewhere() bool {
+	kind, _ := doorway.Kind(a.Listen)
+	return kind != doorway.TCP
 }
 
 // Around holds the facts of other sections that this one has to fit.
@@ -74,6 +85,8 @@ func (a Section) Check(with Around) (found problems.List) {
 	if a.Console.SignIn.IsZero() {
 		return found
 	}
+	found.When(a.URL == "" && a.elsewhere(),
+		"admin.url: is missing: people who sign in come back to it, and admin.listen is no address for browsers")
 	switch issuer := a.Console.SignIn.Issuer; {
 	case len(with.Issuers) == 0:
 		found.Add("admin.console.sign_in: needs auth.mode oauth: people sign in at one of auth.issuers")

@@ -33,7 +33,8 @@ type Config struct {
 	// once. Default: half of Max.
 	PerAddress int `yaml:"per_address"`
 	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in
-	// front of the gateway, which carry the connections of many clients. PerAddress does not
+	// front of the gateway, which carry the connections of many clients; unix stands for all that
+	// connect to a socket (listen: unix:/path). PerAddress does not
 	// apply to them. Records and the log have the address that they write to the end of
 	// X-Forwarded-For or, without that, of Forwarded. Default none.
 	Proxies []string `yaml:"proxies"`
@@ -52,7 +53,7 @@ func (c Config) Validate() error {
 	found.At("per_address", problems.Negative(c.PerAddress))
 	for i, proxy := range c.Proxies {
 		if _, err := networkOf(proxy); err != nil {
-			found.Add("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8", i, proxy)
+			found.Add("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8, nor unix", i, proxy)
 		}
 	}
 	found.When(c.ProxyProtocol && len(c.Proxies) == 0, "proxy_protocol: proxies names none that could send it")
@@ -68,8 +69,11 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// networkOf parses an address or a network.
+// networkOf parses an address or a network. That of unix is the zero Prefix.
 func networkOf(text string) (netip.Prefix, error) {
+	if text == Unix {
+		return netip.Prefix{}, nil
+	}
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), nil
 	}
@@ -105,9 +109,11 @@ func addressOf(text string) netip.Addr {
 	return from.Addr().Unmap().WithZone("")
 }
 
-// isProxy reports whether an address is in one of the networks.
+// isProxy reports whether an address is in one of the networks. Whatever connects to a socket has none.
 func isProxy(networks []netip.Prefix, from netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(from) })
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool {
+		return n.Contains(from) || !n.IsValid() && !from.IsValid()
+	})
 }
 
 // clientOf returns the address under which connections from an address are counted. All connections

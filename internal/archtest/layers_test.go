@@ -197,7 +197,7 @@ var layers = []layer{
 	{level: 1, dir: "gateway/discovery", ours: []string{"internal/failure"},
 		third: []string{"gopkg.in/yaml.v3", "github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"},
-		third: []string{"github.com/pires/go-proxyproto"}},
+		third: []string{"github.com/pires/go-proxyproto", "github.com/coreos/go-systemd/v22/activation"}},
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	// for their sections
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front",
@@ -225,11 +225,13 @@ var layers = []layer{
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-jose/go-jose/v4"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		// netutil bounds connections
-		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil"}},
+		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil",
+			"github.com/coreos/go-systemd/v22/daemon"}},
 	// unix for what other programs may not read
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
 		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
-		"internal/record", "internal/tlsfiles", "gateway/config", "gateway/whatif", "gateway/pinning/review"},
+		"internal/record", "internal/tlsfiles", "gateway/config", "gateway/doorway",
+		"gateway/whatif", "gateway/pinning/review"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},

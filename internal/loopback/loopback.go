@@ -38,9 +38,12 @@ func FromPage(r *http.Request) bool {
 	return page
 }
 
-// From reports whether the connection of a request comes from this machine. The error says that its
-// address cannot be read.
+// From reports whether the connection of a request comes from this machine, as all to a socket in its
+// file system do. The error says that its address cannot be read.
 func From(r *http.Request) (bool, error) {
+	if _, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); unix {
+		return true, nil
+	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return from.Addr().Unmap().IsLoopback(), err
 }

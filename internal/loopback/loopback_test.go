@@ -1,6 +1,9 @@
 package loopback
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 )
@@ -15,6 +18,20 @@ func TestHost(t *testing.T) {
 		if Host(host) != want {
 			t.Errorf("%q: want %t", host, want)
 		}
+	}
+}
+
+// TestSentToASocket: what comes over a socket in the file system is of this machine, except through a proxy.
+func TestSentToASocket(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/s", Net: "unix"}))
+	r.RemoteAddr, r.Host = "@", "localhost"
+	if local, err := From(r); !local || err != nil || !Sent(r) {
+		t.Errorf("%t, error %v", local, err)
+	}
+	r.Header.Set("X-Forwarded-For", "127.0.0.1")
+	if Sent(r) {
+		t.Error("it came through a proxy")
 	}
 }
 
