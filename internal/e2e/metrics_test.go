@@ -280,6 +280,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v calls at the view", got)
 	}
 	maps.Copy(n.families, signInNumbers(t).families)
+	maps.Copy(n.families, tlsNumbers(t).families)
 	checkMetricsPage(t, n)
 	checkAlerts(t, g.scrape(t))
 }
@@ -322,6 +323,22 @@ func signInNumbers(t *testing.T) numbers {
 		"authserver_steps_total{result=refused,step=code}": 1,
 	})
 	return n
+}
+
+// tlsNumbers are those of a gateway with TLS.
+func tlsNumbers(t *testing.T) numbers {
+	t.Helper()
+	cfg := gateway.Config{
+		Admin:     config.Admin{Listen: "127.0.0.1:0"},
+		Upstreams: []upstream.Config{{Name: "up", URL: scripted(t, stateless).URL}},
+	}
+	cfg.TLS.CertFile, cfg.TLS.KeyFile = mcptest.NewAuthority(t).Issue(t, "gateway", time.Hour)
+	g, stop, err := run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return (&guarded{served: g}).scrape(t)
 }
 
 // refusedRequests sends requests that do not become calls.
