@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio/sandbox"
 )
 
 // Config is the configuration of one MCP server. A reload that changes any of it replaces
@@ -67,6 +68,9 @@ type Config struct {
 	// AllowNewPrivileges lets the program gain privileges that the gateway has not, as sudo and
 	// programs of snap need. Only Linux can refuse them. Default false.
 	AllowNewPrivileges bool `yaml:"allow_new_privileges"`
+	// Sandbox is the box in which Linux keeps the program; "{}" has all defaults. Default: no box, the
+	// program may do what the gateway's user may.
+	Sandbox *sandbox.Config `yaml:"sandbox"`
 	// Shared lets all clients share one process of a stateful stdio server. The server then
 	// cannot ask them anything or send them log messages. Default false: a process for each
 	// client session.
@@ -229,6 +233,10 @@ func (c Config) Validate() error {
 		found.When(name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00"),
 			"env: %q cannot be an environment variable", name)
 	}
+	if c.Sandbox != nil {
+		found.At("sandbox", c.Sandbox.Validate())
+		found.When(c.AllowNewPrivileges, "allow_new_privileges: not in a sandbox, which gives none")
+	}
 	found.At("timeout: connect", problems.Negative(c.Timeout.Connect))
 	found.At("timeout: call", problems.Negative(c.Timeout.Call))
 	found.At("timeout: total", problems.Negative(c.Timeout.Total))
@@ -272,8 +280,8 @@ func (c Config) checkTransport(found *problems.List) {
 	case c.HTTPClient != "" && len(c.Command) > 0:
 		found.Add("http_client: is for a url")
 	}
-	found.When(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.AllowNewPrivileges || c.Shared),
-		"env, dir, allow_new_privileges, shared: are for a command")
+	found.When(c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.AllowNewPrivileges || c.Sandbox != nil || c.Shared),
+		"env, dir, allow_new_privileges, sandbox, shared: are for a command")
 	found.When(len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext),
 		"headers, allow_plaintext: are for a url")
 	found.At("tls", c.TLS.Validate())
@@ -302,7 +310,8 @@ func (c Config) checkSkills(found *problems.List) {
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
 		{"tls", !c.TLS.IsZero()}, {"proxy", c.Proxy != ""}, {"env", len(c.Env) > 0},
-		{"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges}, {"shared", c.Shared},
+		{"dir", c.Dir != ""}, {"allow_new_privileges", c.AllowNewPrivileges},
+		{"sandbox", c.Sandbox != nil}, {"shared", c.Shared},
 		{"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 		{"results", c.Results.Inline != 0 || c.Results.Keep != 0 || c.Results.Tools != nil},

@@ -21,8 +21,14 @@ var transports = map[string]func(transport.Env, Config, Deps) transport.Transpor
 		return sse.New(env, cfg.overHTTP(deps))
 	},
 	transportStdio: func(env transport.Env, cfg Config, _ Deps) transport.Transport {
-		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir,
-			NewPrivileges: cfg.AllowNewPrivileges, Patience: cfg.Timeout.Call})
+		return stdio.New(env, stdio.Config{
+			Command:       cfg.Command,
+			Env:           cfg.Env,
+			Dir:           cfg.Dir,
+			NewPrivileges: cfg.AllowNewPrivileges,
+			Sandbox:       cfg.Sandbox,
+			Patience:      cfg.Timeout.Call,
+		})
 	},
 }
 

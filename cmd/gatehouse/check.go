@@ -222,6 +222,9 @@ func printSummary(w io.Writer, s config.Summary, described int) {
 		if u.Auth != "none" {
 			text += ", auth " + u.Auth
 		}
+		if u.Sandbox != "" {
+			text += ", sandbox: " + u.Sandbox
+		}
 		row("upstream "+u.Name, text)
 	}
 	for _, r := range s.Redirects {

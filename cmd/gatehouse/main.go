@@ -18,9 +18,11 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio/sandbox"
 )
 
 func main() {
+	sandbox.Main()
 	if err := protect(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse: other programs of this user may read secrets of this one: %v\n", err)
 	}

@@ -241,6 +241,7 @@ type ConfiguredOne struct {
 	Target    string `json:"target"` // a URL without its query, or a program
 	Auth      string `json:"auth"`
 	Prefix    string `json:"prefix"`
+	Sandbox   string `json:"sandbox,omitempty"` // what a program in a box may use; "" for no box
 }
 
 // ConfiguredView is a view in the configuration.

@@ -405,6 +405,13 @@ func (c *Config) resolvePaths(dir string) {
 		if len(u.Command) > 0 && strings.Contains(u.Command[0], "/") {
 			absolute(&u.Command[0])
 		}
+		if box := u.Sandbox; box != nil {
+			for _, paths := range [][]string{box.Read, box.Write} {
+				for i := range paths {
+					absolute(&paths[i])
+				}
+			}
+		}
 	}
 }
 

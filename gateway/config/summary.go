@@ -179,6 +179,7 @@ func (c Config) Summary() Summary {
 			Target:    c.Target(u),
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
+			Sandbox:   u.Sandbox.String(),
 		})
 		if u.Auth.Type == outbound.TypeUserOAuth && u.Auth.ClientID != "" {
 			s.Redirects = append(s.Redirects, Redirect{u.Name, accounts.Origin(c.PublicURL) + accounts.CallbackPath(u.Name),

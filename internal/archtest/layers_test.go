@@ -121,8 +121,11 @@ var layers = []layer{
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/egress", "internal/http1", "internal/safehttp",
 		"upstream/transport"}},
 	// unix for what programs may not gain
-	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"},
-		third: []string{"golang.org/x/sys/unix"}},
+	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport",
+		"upstream/transport/stdio/sandbox"}, third: []string{"golang.org/x/sys/unix"}},
+	// unix for Landlock and namespaces, bpf for the filters of seccomp
+	{level: 2, dir: "upstream/transport/stdio/sandbox", ours: []string{"internal/problems"},
+		third: []string{"golang.org/x/sys/unix", "golang.org/x/net/bpf"}},
 	// http1 for requests that were not sent
 	{level: 3, dir: "upstream/transport/streamable",
 		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/retryafter", "internal/trail",
@@ -146,7 +149,7 @@ var layers = []layer{
 			"internal/problems", "internal/redact", "internal/safehttp", "auth/outbound", "upstream/admit", "upstream/dialect",
 			"upstream/pool", "upstream/stateful", "upstream/stateless", "upstream/skills", "internal/tracing",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio",
-			"upstream/transport/streamable"},
+			"upstream/transport/stdio/sandbox", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"},
 		third: []string{"github.com/fsnotify/fsnotify"}},
@@ -227,11 +230,11 @@ var layers = []layer{
 		// netutil bounds connections
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil",
 			"github.com/coreos/go-systemd/v22/daemon"}},
-	// unix for what other programs may not read
+	// unix for what other programs may not read; sandbox because its launcher is this executable
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
 		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
 		"internal/record", "internal/tlsfiles", "gateway/config", "gateway/doorway",
-		"gateway/whatif", "gateway/pinning/review"},
+		"gateway/whatif", "gateway/pinning/review", "upstream/transport/stdio/sandbox"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 
 	{level: testLevel, dir: "internal/archtest"},

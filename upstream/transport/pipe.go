@@ -56,6 +56,7 @@ type Pipe struct {
 
 	mu      sync.Mutex            // guards the fields below
 	streams map[int64]*PipeStream // nil when the pipe has ended
+	stopped bool                  // no more requests begin; lost is closed
 	deliver func(wire.Message)
 	private bool // all requests are of one client
 }
@@ -129,17 +130,35 @@ func (p *Pipe) Deliver(private bool, deliver func(wire.Message)) {
 	p.mu.Unlock()
 }
 
-// Begin makes a request known and returns its stream, nil when the pipe has ended. taken is
+// Begin makes a request known and returns its stream, nil when the pipe has ended or is stopped. taken is
 // for Stream.Taken, nil where the server takes messages in their order.
 func (p *Pipe) Begin(req *Request, taken chan struct{}) *PipeStream {
 	s := &PipeStream{pipe: p, id: req.ID, method: req.Method, life: req.Life, taken: taken, wake: make(chan struct{}, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.streams == nil {
+	if p.streams == nil || p.stopped {
 		return nil
 	}
 	p.streams[s.id] = s
 	return s
+}
+
+// Stop ends the pipe for new requests, unless a call is under way, and reports whether it did.
+// Subscriptions are none: they begin again elsewhere.
+func (p *Pipe) Stop() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.streams {
+		if s.method != mcp.MethodListen {
+			return false
+		}
+	}
+	if p.streams == nil || p.stopped {
+		return false
+	}
+	p.stopped = true
+	close(p.lost)
+	return true
 }
 
 // take sorts the messages of a line or an event. Errors: ErrGarbage.
@@ -227,8 +246,10 @@ func (p *Pipe) onlyCall() (found *PipeStream) {
 // whether the end was wanted.
 func (p *Pipe) End(lost error) (wanted bool) {
 	wanted = p.Quitting.Err() != nil // before callers learn of the end, since they may close us then
-	close(p.lost)                    // first: a caller that learns of the end below and calls again gets another pipe
 	p.mu.Lock()
+	if !p.stopped {
+		close(p.lost) // first: a caller that learns of the end below and calls again gets another pipe
+	}
 	for _, s := range p.streams {
 		s.Fail(lost)
 	}

@@ -3,6 +3,7 @@ package stdio
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio/sandbox"
 )
 
 // TermWait is the time between SIGTERM and SIGKILL, which come after the context of Close has
@@ -31,10 +32,14 @@ const (
 // credentials of the gateway are never among them.
 var inherited = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "TEMP", "TMP"}
 
+// places are those of them that name directories of the gateway's user.
+var places = []string{"HOME", "TMPDIR", "TEMP", "TMP"}
+
 // process is a running server process with its three pipes. It leads a process group
 // of its own, so that its children end with it.
 type process struct {
 	cmd    *exec.Cmd
+	box    *sandbox.Box // nil for none
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
@@ -52,14 +57,16 @@ type process struct {
 func startProcess(cfg Config, env transport.Env) (*process, error) {
 	cmd := exec.Command(cfg.Command[0], cfg.Command[1:]...)
 	cmd.Dir = cfg.Dir
-	cmd.Env = environment(cmd.Environ(), cfg.Env)
+	cmd.Env = environment(cmd.Environ(), cfg)
 	ownGroup(cmd)
+	var box *sandbox.Box
 	var pipes [3]struct{ r, w *os.File } // stdin, stdout, stderr
 	fail := func(err error) (*process, error) {
 		for _, p := range pipes {
 			p.r.Close() // nothing happens to one that is nil
 			p.w.Close()
 		}
+		box.Close()
 		return nil, fmt.Errorf("%w: starting the process: %w", transport.ErrNotSent, err)
 	}
 	for i := range pipes {
@@ -70,13 +77,24 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	}
 	in, out, said := pipes[0], pipes[1], pipes[2]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in.r, out.w, said.w
+	if cfg.Sandbox != nil {
+		var err error
+		if box, err = sandbox.Enclose(cmd, *cfg.Sandbox); err != nil {
+			return fail(unboxed(err))
+		}
+	}
 	if err := start(cmd, cfg.NewPrivileges); err != nil {
 		return fail(err)
+	}
+	if err := box.Started(); err != nil {
+		signalGroup(cmd, true)
+		_ = cmd.Wait() // the launcher has said why
+		return fail(unboxed(err))
 	}
 	for _, f := range []*os.File{in.r, out.w, said.w} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r,
+	p := &process{cmd: cmd, box: box, stdin: in.w, stdout: out.r, stderr: said.r,
 		exited: make(chan struct{}), silent: make(chan struct{}), last: &transport.Program{}}
 	env.Program.Store(p.last)
 	env.Spawn(func() { p.readStderr(env.Log) })
@@ -84,16 +102,22 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	return p, nil
 }
 
-// environment returns the inherited variables and the configured ones, which win.
-func environment(gateway []string, configured map[string]mcp.Secret) []string {
+// unboxed is the error of a program that got no box. It wraps nothing, so that operators read all of it.
+func unboxed(err error) error { return errors.New("sandbox: " + err.Error()) }
+
+// environment returns the inherited variables and the configured ones, which win. A box has its own
+// directories.
+func environment(gateway []string, cfg Config) []string {
 	var env []string
 	for _, entry := range gateway {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, set := configured[name]; !set && slices.Contains(inherited, strings.ToUpper(name)) {
+		_, set := cfg.Env[name]
+		if !set && slices.Contains(inherited, strings.ToUpper(name)) &&
+			(cfg.Sandbox == nil || !slices.Contains(places, name)) {
 			env = append(env, entry)
 		}
 	}
-	for name, value := range configured {
+	for name, value := range cfg.Env {
 		env = append(env, name+"="+string(value))
 	}
 	return env
@@ -116,6 +140,7 @@ func (p *process) wait() {
 	}
 	_ = p.stdout.SetReadDeadline(end) // it fails where the reader has closed it
 	_ = p.stderr.SetReadDeadline(end)
+	p.box.Close()
 }
 
 // kill ends the process at once.

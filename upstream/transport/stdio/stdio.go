@@ -2,8 +2,9 @@
 // speaks to it in lines (2025-11-25 basic/transports#stdio).
 //
 // It owns the process, its group and its end, and what it says on stderr. It leaves the
-// sorting of its messages to package transport. It starts four goroutines for a process: for
-// its input, its output, its stderr and its end.
+// sorting of its messages to package transport, and boxes to package sandbox. It starts four
+// goroutines for a process: for its input, its output, its stderr and its end, and one more for its
+// lifetime.
 package stdio
 
 import (
@@ -17,11 +18,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio/sandbox"
 )
 
 // writeQueue is how many messages wait for a process to read them. A process that lets more
 // wait, or reads none for Config.Patience, is ended.
 const writeQueue = 256
+
+const (
+	lookEvery = time.Second     // how often a process that has lived long enough is asked whether it has calls
+	lastWait  = 5 * time.Second // for its end after that
+)
 
 // errProcessEnded: the process that a message was for has ended.
 var errProcessEnded = fmt.Errorf("%w: the process has ended", transport.ErrBroken)
@@ -44,6 +51,8 @@ type Config struct {
 	Dir string
 	// NewPrivileges lets the program gain privileges that the gateway has not.
 	NewPrivileges bool
+	// Sandbox is the box of the program, nil for none.
+	Sandbox *sandbox.Config
 	// Patience is how long the process may take to read what is written to it.
 	Patience time.Duration
 }
@@ -66,6 +75,9 @@ func (t *program) Dial(_ context.Context, owner *transport.Identity) (transport.
 	c.Pipe = transport.NewPipe(t.env, owner, p.stdout, words, func(id int64, cause error) {
 		_ = c.write(transport.Cancelled(id, cause, "nobody waits for the answer")) // a lost process needs none
 	})
+	if cfg := t.cfg.Sandbox; cfg != nil && cfg.Lifetime > 0 {
+		t.env.Spawn(func() { c.stopAfter(cfg.Lifetime) })
+	}
 	t.env.Spawn(c.writeAll)
 	t.env.Spawn(c.readAll)
 	return c, nil
@@ -87,7 +99,10 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 	s := c.Begin(req, nil)
 	if s == nil {
 		req.Life.End()
-		return nil, errProcessEnded
+		if c.Quitting.Err() == nil {
+			return nil, errProcessEnded
+		}
+		return nil, fmt.Errorf("%w: the process has ended with its lifetime", transport.ErrSessionGone)
 	}
 	if err := c.write(req.Body); err != nil {
 		s.Fail(err)
@@ -167,6 +182,31 @@ func (c *conn) readAll() {
 		said, state := c.process.last.Last()
 		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", state, "stderr", said)
 	}
+}
+
+// stopAfter ends the process at the end of its lifetime, between two calls: it looks again until
+// there are none.
+func (c *conn) stopAfter(lifetime time.Duration) {
+	timer := time.NewTimer(lifetime)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.Lost():
+			return
+		case <-c.Quitting.Done():
+			return
+		}
+		if c.Stop() {
+			break
+		}
+		timer.Reset(lookEvery)
+	}
+	c.Quit()
+	c.t.env.Log.Info("process has reached its lifetime, it is ended")
+	ctx, cancel := context.WithTimeout(context.Background(), lastWait)
+	defer cancel()
+	c.process.end(ctx)
 }
 
 // Close ends the process, and the calls that it still has.
