@@ -31,7 +31,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
@@ -43,9 +42,6 @@ import (
 const (
 	defaultShutdownTimeout = 30 * time.Second
 	mostDelay              = 10 * time.Minute
-	// memoryShare is the divisor of the process's memory limit: by default, large messages may
-	// hold that share. There are up to four copies of a message while it is passed on.
-	memoryShare = 8
 )
 
 // Config is the whole configuration. Only upstreams have no default. A reload applies every
@@ -425,28 +421,6 @@ func (c Config) checkReplicas() error {
 		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
 	}
 	return c.Replicas.Validate()
-}
-
-// InFlight returns http.max_in_flight_bytes, or its default under a memory limit in bytes
-// (GOMEMLIMIT). Without a memory limit, limit is the largest integer.
-func (c Config) InFlight(limit int64) int64 {
-	if c.HTTP.MaxInFlightBytes != 0 {
-		return c.HTTP.MaxInFlightBytes
-	}
-	least := 2 * max(c.HTTP.MaxRequestBytes, wire.DefaultMaxRequest)
-	return max(min(front.DefaultInFlight, limit/memoryShare), least)
-}
-
-// memoryDoubts reports upstreams with answers that may exceed what one user may hold.
-func (c Config) memoryDoubts(limit int64) (doubts problems.List) {
-	share := c.InFlight(limit) / 2
-	for i, u := range c.Upstreams {
-		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
-		doubts.When(Enabled(u) && u.Skills == "" && most > share,
-			"%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
-			UpstreamKey(i, u), most, share)
-	}
-	return doubts
 }
 
 // Rules returns the policy in force. Without authentication and without a policy, everything is

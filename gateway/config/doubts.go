@@ -36,6 +36,26 @@ func whoDoubts(c Config) (doubts problems.List) {
 	return doubts
 }
 
+// secretDoubt reports a program that may find secrets of others in the environment of what started
+// the gateway; secrets are the keys of those that come from there. A box keeps a program from
+// environments and from files; its own secrets are its own.
+func secretDoubt(c Config, secrets []string) error {
+	for i, u := range c.Upstreams {
+		if !Enabled(u) || len(u.Command) == 0 || u.Sandbox != nil {
+			continue
+		}
+		own := fmt.Sprintf("upstreams[%d].", i)
+		for _, key := range secrets {
+			if !strings.HasPrefix(key, own) {
+				return fmt.Errorf("%s: command: without sandbox, this program may find %s in the environment of the "+
+					"process that started the gateway: use ${file:...}, and sandbox, which keeps the program from both "+
+					"(docs/operations.md)", UpstreamKey(i, u), key)
+			}
+		}
+	}
+	return nil // one is enough to say so
+}
+
 // loopDoubts reports upstreams that are the gateway itself.
 func loopDoubts(c Config) (doubts problems.List) {
 	for i, u := range c.Upstreams {

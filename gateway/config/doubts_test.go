@@ -7,6 +7,8 @@ import (
 
 // TestDoubts: what nobody can be, and a server that is the gateway itself, are warnings.
 func TestDoubts(t *testing.T) {
+	t.Setenv("A_SECRET", "hunter2")
+	const secret = "- {name: a, url: \"https://a.example\", headers: {X-Key: \"${env:A_SECRET}\"}}\n"
 	const auth = "auth: {mode: oauth, issuers: [{url: \"https://login.example.com\"}]}\npublic_url: https://mcp.example.com/mcp\n"
 	for _, tt := range []struct{ name, text, want string }{
 		{"a rule for some",
@@ -33,6 +35,10 @@ func TestDoubts(t *testing.T) {
 			"upstreams[0] (a): url: is this gateway itself"},
 		{"another port", "upstreams: [{name: a, url: \"http://127.0.0.1:8081/mcp\"}]\n", ""},
 		{"another path", "upstreams: [{name: a, url: \"http://127.0.0.1:8080/other\"}]\n", ""},
+		{"a program beside a secret", "upstreams:\n- {name: p, command: [p]}\n" + secret,
+			"c.yaml:2: upstreams[0] (p): command: without sandbox, this program may find upstreams[1].headers.X-Key in"},
+		{"a program with its own secret", "upstreams: [{name: p, command: [p], env: {TOKEN: \"${env:A_SECRET}\"}}]\n", ""},
+		{"a program in a box", "upstreams:\n- {name: p, command: [p], sandbox: {}}\n" + secret, ""},
 		{"not enabled", "upstreams: [{name: a, enabled: false, url: \"http://127.0.0.1:8080/mcp\"}]\n", ""},
 	} {
 		_, warnings, err := Parse("c.yaml", []byte(tt.text))

@@ -256,7 +256,7 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	d := strictyaml.Decode(src, cfg)
 	d.Check(include(cfg, d, src))
 	d.Check(cfg.Validate())
-	d.Doubt(cfg.doubts())
+	d.Doubt(errors.Join(cfg.doubts(), secretDoubt(*cfg, d.FromEnvironment())))
 	return d
 }
 

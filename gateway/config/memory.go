@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
@@ -11,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -18,6 +22,10 @@ import (
 // Live memory is small, some 10 MiB, so with Go's default the collector runs every few thousand
 // calls. Measured, this costs about 12 MiB and saves 4 to 19 % of the CPU.
 const mostGarbage = 400
+
+// memoryShare is the divisor of the process's memory limit: by default, large messages may
+// hold that share. There are up to four copies of a message while it is passed on.
+const memoryShare = 8
 
 // Memory is what the gateway may use of the machine's memory.
 type Memory struct {
@@ -76,6 +84,28 @@ func (m Memory) Apply() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage(m.Limit))
 	}
+}
+
+// InFlight returns http.max_in_flight_bytes, or its default under a memory limit in bytes
+// (GOMEMLIMIT). Without a memory limit, limit is the largest integer.
+func (c Config) InFlight(limit int64) int64 {
+	if c.HTTP.MaxInFlightBytes != 0 {
+		return c.HTTP.MaxInFlightBytes
+	}
+	least := 2 * max(c.HTTP.MaxRequestBytes, wire.DefaultMaxRequest)
+	return max(min(front.DefaultInFlight, limit/memoryShare), least)
+}
+
+// memoryDoubts reports upstreams with answers that may exceed what one user may hold.
+func (c Config) memoryDoubts(limit int64) (doubts problems.List) {
+	share := c.InFlight(limit) / 2
+	for i, u := range c.Upstreams {
+		most := cmp.Or(u.Limits.ResultBytes, wire.DefaultMaxResult)
+		doubts.When(Enabled(u) && u.Skills == "" && most > share,
+			"%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
+			UpstreamKey(i, u), most, share)
+	}
+	return doubts
 }
 
 // garbage is mostGarbage with a gibibyte and more, and less in proportion, but no less than Go's default.

@@ -57,6 +57,7 @@ type Document struct {
 	names    map[string]string   // of list elements, by address
 	broken   map[string]bool     // addresses with a problem
 	written  map[string]string   // texts with references, by address
+	borrowed []string            // addresses of secrets from the environment
 }
 
 // placed is a problem at a place of the document. Its address is the path without
@@ -175,6 +176,9 @@ func (d *Document) Line(address string) int { return d.placeOf(address).line }
 
 // Written returns the values that have references, as the file has them, by their addresses.
 func (d *Document) Written() map[string]string { return d.written }
+
+// FromEnvironment returns the addresses of secrets that are variables of the environment.
+func (d *Document) FromEnvironment() []string { return d.borrowed }
 
 // Files returns the files that references name and those that were noted, as they were read.
 func (d *Document) Files() []Seen { return d.refs.files }

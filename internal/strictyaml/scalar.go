@@ -37,7 +37,11 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 	if referred {
 		d.written[address] = n.Value
 	}
-	if isSecret(v, address) && !referred && text != "" {
+	secret := isSecret(v, address)
+	if secret && strings.Contains(n.Value, "${env:") {
+		d.borrowed = append(d.borrowed, address)
+	}
+	if secret && !referred && text != "" {
 		d.warnings = append(d.warnings, placed{placeOf(n), address,
 			"a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"})
 	}
