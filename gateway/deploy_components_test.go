@@ -234,7 +234,8 @@ func TestDeployRoutes(t *testing.T) {
 	name, port := svc.Metadata.Name, svc.Spec.Ports[0]
 	h := strictly[object[httpRoute]](t, componentsDir+"gateway-api/httproute.yaml")[0].Spec
 	if r := h.Rules[0]; !slices.Equal(h.Hostnames, []string{u.Host}) || r.Matches[0].Path.Value != "/" ||
-		r.Timeouts.Request == nil || *r.Timeouts.Request != 0 || r.Backends[0].Name != name || r.Backends[0].Port != port.Port {
+		r.Timeouts.Request == nil || *r.Timeouts.Request != 0 || r.Backends[0].Name != name ||
+		r.Backends[0].Port != port.Port {
 		t.Errorf("the HTTPRoute is %+v", h)
 	}
 	i := strictly[object[ingress]](t, componentsDir+"ingress-nginx/ingress.yaml")[0]

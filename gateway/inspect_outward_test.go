@@ -53,7 +53,8 @@ func TestTrialTellsRoute(t *testing.T) {
 			t.Errorf("%s: %+v", got.Name, got)
 		}
 	}
-	for _, part := range []string{certificate, "through the proxy at " + address, `the authority "O=Acme Co"`, "tls.ca_file"} {
+	for _, part := range []string{certificate, "through the proxy at " + address, `the authority "O=Acme Co"`,
+		"tls.ca_file"} {
 		if !strings.Contains(reports[2].Error, part) {
 			t.Errorf("the error %q has no %q", reports[2].Error, part)
 		}

@@ -36,7 +36,8 @@ func newStage(t *testing.T, key *seal.Key, store *expiring.Store, accounts *vaul
 	t.Helper()
 	s := &stage{vault: accounts}
 	a, err := New(Deps{
-		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts, People: signin.NewSessions(expiring.Base{}, key),
+		Flow: Flow{PublicURL: public, Store: store, Key: key}, Vault: accounts,
+		People:  signin.NewSessions(expiring.Base{}, key),
 		Log:     slog.New(slog.DiscardHandler),
 		OneUser: func() bool { return false }, SignIn: func() *signin.Flow { return &signin.Flow{Issuer: issuer} },
 		Changed: func(string, *mcp.Caller) {

@@ -77,7 +77,10 @@ func TestReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { db.Close() })
-		state, err := NewState(expiring.Base{Redis: db}, func(purpose string) (*seal.Key, error) { return seal.NewKey(secret, purpose) })
+		state, err := NewState(expiring.Base{Redis: db}, func(purpose string) (*seal.Key,
+			error) {
+			return seal.NewKey(secret, purpose)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

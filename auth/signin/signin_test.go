@@ -66,7 +66,8 @@ func newWorld(t *testing.T) *world {
 	w.Flow = &signin.Flow{
 		Issuer: w.issuer.URL, ClientID: "console", ClientSecret: "s3cret", Scopes: []string{"mcp"},
 		Resource: w.issuer.Audience,
-		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(expiring.Base{}), Issuers: a,
+		Redirect: redirect, Cookie: "flow", Path: "/callback", Key: newKey(t), Ended: signin.NewEnded(expiring.Base{}),
+		Issuers: a,
 	}
 	return w
 }
@@ -471,7 +472,8 @@ func TestRedisSessions(t *testing.T) {
 	}
 	t.Cleanup(func() { db.Close() })
 	key := newKey(t)
-	one, other, stranger := signin.NewSessions(expiring.Base{Redis: db}, key), signin.NewSessions(expiring.Base{Redis: db}, key), signin.NewSessions(expiring.Base{Redis: db}, newKey(t))
+	one, other, stranger := signin.NewSessions(expiring.Base{Redis: db}, key),
+		signin.NewSessions(expiring.Base{Redis: db}, key), signin.NewSessions(expiring.Base{Redis: db}, newKey(t))
 	id, err := one.Begin(t.Context(), mcp.Caller{Issuer: "https://i", Subject: "alice", Groups: []string{"canary-group"},
 		Token: "canary"})
 	if err != nil {

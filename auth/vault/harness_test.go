@@ -136,7 +136,8 @@ func (s *authServer) open(t testing.TB, cfg Config, redis *redisdb.DB) (*Vault, 
 	t.Helper()
 	log := &mcptest.Log{}
 	v, err := New(cfg, Deps{
-		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), Base: expiring.Base{Redis: redis},
+		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Base:  expiring.Base{Redis: redis},
 		Reach: func(string) ([]string, egress.Config) { return []string{s.URL}, egress.Config{} },
 		URL:   func(string) string { return serverURL },
 	})

@@ -103,7 +103,8 @@ func (o *operator) find() error {
 	case section.API.IsZero() && bad == nil:
 		return fmt.Errorf("%s has no admin.api: see docs/admin-api.md", o.config)
 	case kind == doorway.Systemd:
-		return fmt.Errorf("%s has admin.listen: %s: say where that is with --admin, in place of --config", o.config, section.Listen)
+		return fmt.Errorf("%s has admin.listen: %s: say where that is with --admin, in place of --config", o.config,
+			section.Listen)
 	case err != nil:
 		return cmp.Or(bad, err)
 	}
@@ -167,7 +168,10 @@ func (o *operator) send(ctx context.Context, method, path string, query url.Valu
 	if o.token != "" {
 		r.Header.Set("Authorization", "Bearer "+o.token)
 	}
-	client := http.Client{Transport: o.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Transport: o.transport, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := client.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the gateway does not answer at %s: %w", o.url, errors.Unwrap(err))

@@ -36,9 +36,11 @@ func TestCommandsOverTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		"by the configuration":     {[]string{"--config", file, "--cert-file", clientCert, "--key-file", clientKey}, "up is down"},
-		"without a certificate":    {[]string{"--config", file}, "certificate required"},
-		"by its URL":               {[]string{"--admin", at, "--ca-file", a.File(t), "--cert-file", clientCert, "--key-file", clientKey}, "up is down"},
+		"by the configuration": {[]string{"--config", file, "--cert-file", clientCert, "--key-file", clientKey},
+			"up is down"},
+		"without a certificate": {[]string{"--config", file}, "certificate required"},
+		"by its URL": {[]string{"--admin", at, "--ca-file", a.File(t), "--cert-file", clientCert,
+			"--key-file", clientKey}, "up is down"},
 		"of an unknown authority":  {[]string{"--admin", at}, "unknown authority"},
 		"of another authority":     {[]string{"--config", file, "--ca-file", other.File(t)}, "unknown authority"},
 		"a certificate, no key":    {[]string{"--config", file, "--cert-file", clientCert}, "one needs the other"},

@@ -45,7 +45,8 @@ func TestStateMoves(t *testing.T) {
 		}
 	}
 	saved := filepath.Join(g.home, "saved.jsonl")
-	if out, code := stateRun("export", "-c", g.config, saved); code != 1 || !strings.Contains(out, "in use by another process") {
+	if out, code := stateRun("export", "-c", g.config, saved); code != 1 || !strings.Contains(out,
+		"in use by another process") {
 		t.Errorf("of a gateway that runs: %d %s", code, out)
 	}
 	stop()
@@ -78,7 +79,8 @@ func TestStateMoves(t *testing.T) {
   previous_keys: ["${file:%[1]s}"]
   redis: {url: %[2]q}
 replicas: {listen: "127.0.0.1:0"}
-vault: {keys: [{id: new, key: fedcba9876543210fedcba9876543210}, {id: state.key, key: "${file:%[1]s}"}]}`, key, redis.URL()), 1)
+vault: {keys: [{id: new, key: fedcba9876543210fedcba9876543210}, {id: state.key,
+	key: "${file:%[1]s}"}]}`, key, redis.URL()), 1)
 	g.write(t, inRedis)
 	if out, code := stateRun("import", "-c", g.config, saved); code != 0 || !strings.HasPrefix(out, "restored: ") {
 		t.Fatalf("%d %s", code, out)

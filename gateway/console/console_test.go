@@ -114,7 +114,8 @@ func newDesk(t *testing.T, role string, answers map[string]string) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{api: &canned{answers: answers, status: make(map[string]int)}, cfg: Config{Loopback: role}}
-	d.guard = NewGuard("http://127.0.0.1:9090", crew(func() Config { return d.cfg }), signin.NewSessions(expiring.Base{}, key))
+	d.guard = NewGuard("http://127.0.0.1:9090", crew(func() Config { return d.cfg }),
+		signin.NewSessions(expiring.Base{}, key))
 	d.Console, err = New(Deps{
 		Guard: d.guard, Flow: func() *signin.Flow { return nil }, SignedIn: func(*http.Request, mcp.Caller, error) {},
 		API: d.api, Version: "test", Log: slog.New(slog.DiscardHandler),

@@ -142,7 +142,8 @@ func TestFindings(t *testing.T) {
 			f.Certificates[0].Problem, f.Certificates[0].At = "no such file", time.Time{}
 		}, "critical certificate redis.pem ", "cannot be read", "No such file.", "Correct sessions.redis.cert_file"},
 		{"certificate that is not used", func(f *Facts) { f.Certificates[0].Problem = "no such file" },
-			"critical certificate redis.pem ", "is not used", "The one before is good until", "Correct sessions.redis.cert_file"},
+			"critical certificate redis.pem ", "is not used", "The one before is good until",
+			"Correct sessions.redis.cert_file"},
 		{"ended authority", func(f *Facts) { f.Certificates[0].Key, f.Certificates[0].At = "ca_file", noon },
 			"critical certificate redis.pem ", "sessions.redis.ca_file", "", "restart"},
 		{"reload", func(f *Facts) {

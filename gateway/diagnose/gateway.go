@@ -197,7 +197,8 @@ func certificates(f Facts) (all []admin.Finding) {
 		switch {
 		case c.Problem != "" && !c.At.IsZero():
 			found.What = fmt.Sprintf("The new certificate of %s is not used.", key)
-			found.Cause = sentence(c.Problem) + fmt.Sprintf(" The one before is good until %s.", c.At.UTC().Format(time.DateTime))
+			found.Cause = sentence(c.Problem) + fmt.Sprintf(" The one before is good until %s.",
+				c.At.UTC().Format(time.DateTime))
 			found.Next = fmt.Sprintf("Correct %s, or the file.", key)
 		case c.Problem != "":
 			found.What, found.Cause = fmt.Sprintf("The certificate of %s cannot be read.", key), sentence(c.Problem)

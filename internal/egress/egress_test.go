@@ -27,7 +27,8 @@ func TestValuesOfProxy(t *testing.T) {
 		}
 	}
 	for _, bad := range []mcp.Secret{"proxy.example.com:3128", "socks5://pass-word@proxy.example.com", "http://", "direct",
-		"http://proxy.example.com/pass-word", "http://proxy.example.com?pass-word", "http://u:pass-word@proxy.example.com:port"} {
+		"http://proxy.example.com/pass-word", "http://proxy.example.com?pass-word",
+		"http://u:pass-word@proxy.example.com:port"} {
 		if err := CheckProxy(bad); err == nil || strings.Contains(err.Error(), "pass-word") || Named(bad) != "" {
 			t.Errorf("%s: %v", string(bad), err)
 		}

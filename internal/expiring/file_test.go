@@ -73,7 +73,8 @@ func TestFileLasts(t *testing.T) {
 		if n := expiring.Sizes(f); n != 1 {
 			t.Errorf("%d values after the next start, want the one that has not ended", n)
 		}
-		if got, err := expiring.New(expiring.Base{File: f}, key, "f", 100).Get(ctx, "long"); err != nil || string(got) != "long" {
+		if got, err := expiring.New(expiring.Base{File: f}, key, "f", 100).Get(ctx, "long"); err != nil ||
+			string(got) != "long" {
 			t.Errorf("%q %v", got, err)
 		}
 		f.Close()
@@ -202,7 +203,8 @@ func TestFileFull(t *testing.T) {
 		fill(t, f, "no space left")
 		f.Close()
 		f = openFile(t, path, newKey(t, secret))
-		if got, err := expiring.New(expiring.Base{File: f}, nil, "f", 100).Get(context.Background(), "first"); err != nil || string(got) != "again" {
+		if got, err := expiring.New(expiring.Base{File: f}, nil, "f", 100).Get(context.Background(),
+			"first"); err != nil || string(got) != "again" {
 			t.Errorf("after a restart: %q %v", got, err)
 		}
 		f.Close() // before the disk goes

@@ -36,7 +36,8 @@ func TestProxyGetsCheckedAddress(t *testing.T) {
 	if _, err := get(t, c, "https://example.com/document"); err != nil {
 		t.Fatal(err)
 	}
-	for _, addr := range []string{"169.254.169.254", "127.0.0.1", "10.0.0.1", "fd00:ec2::254", "::1", "64:ff9b::a9fe:a9fe"} {
+	for _, addr := range []string{"169.254.169.254", "127.0.0.1", "10.0.0.1", "fd00:ec2::254", "::1",
+		"64:ff9b::a9fe:a9fe"} {
 		at = netip.MustParseAddr(addr)
 		c.Close()
 		if _, err := get(t, c, "https://example.com/document"); !errors.Is(err, ErrForbidden) {

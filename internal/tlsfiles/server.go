@@ -125,7 +125,8 @@ func (s Server) read() (m material, seen []strictyaml.Seen, err error) {
 		seen = append(seen, this)
 		return text
 	}
-	cert, key, clients := file("cert_file", s.CertFile), file("key_file", s.KeyFile), file("client_ca_file", s.ClientCAFile)
+	cert, key, clients := file("cert_file", s.CertFile), file("key_file", s.KeyFile), file("client_ca_file",
+		s.ClientCAFile)
 	if err := found.Err(); err != nil {
 		return m, seen, err
 	}

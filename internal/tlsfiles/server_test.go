@@ -20,15 +20,17 @@ func TestServerMistakes(t *testing.T) {
 		files tlsfiles.Server
 		want  []string // "" for none
 	}{
-		"none":          {},
-		"good":          {tlsfiles.Server{CertFile: cert, KeyFile: key, ClientCAFile: a.File(t), MinVersion: "1.3"}, nil},
-		"no key":        {tlsfiles.Server{CertFile: cert}, []string{"key_file: is missing"}},
-		"a key alone":   {tlsfiles.Server{KeyFile: key}, []string{"cert_file: is missing"}},
-		"a CA alone":    {tlsfiles.Server{ClientCAFile: cert}, []string{"cert_file: is missing", "key_file: is missing"}},
-		"an old TLS":    {tlsfiles.Server{CertFile: cert, KeyFile: key, MinVersion: "1.1"}, []string{`min_version: "1.1"`}},
-		"no files":      {tlsfiles.Server{CertFile: none, KeyFile: none}, []string{"cert_file: " + none, "key_file: " + none}},
+		"none":        {},
+		"good":        {tlsfiles.Server{CertFile: cert, KeyFile: key, ClientCAFile: a.File(t), MinVersion: "1.3"}, nil},
+		"no key":      {tlsfiles.Server{CertFile: cert}, []string{"key_file: is missing"}},
+		"a key alone": {tlsfiles.Server{KeyFile: key}, []string{"cert_file: is missing"}},
+		"a CA alone":  {tlsfiles.Server{ClientCAFile: cert}, []string{"cert_file: is missing", "key_file: is missing"}},
+		"an old TLS":  {tlsfiles.Server{CertFile: cert, KeyFile: key, MinVersion: "1.1"}, []string{`min_version: "1.1"`}},
+		"no files": {tlsfiles.Server{CertFile: none, KeyFile: none}, []string{"cert_file: " + none,
+			"key_file: " + none}},
 		"another's key": {tlsfiles.Server{CertFile: otherCert, KeyFile: key}, []string{"private key does not match"}},
-		"no authority":  {tlsfiles.Server{CertFile: cert, KeyFile: key, ClientCAFile: key}, []string{"client_ca_file: " + key}},
+		"no authority": {tlsfiles.Server{CertFile: cert, KeyFile: key, ClientCAFile: key},
+			[]string{"client_ca_file: " + key}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tt.files.Validate()
@@ -81,7 +83,8 @@ func TestLiveLook(t *testing.T) {
 	look(true, false, "has ended")
 	a.Issue(t, "server", 3*time.Hour)
 	look(true, true, "")
-	if s := live.Status(); s.Renewed != 2 || s.Refused != 2 || s.Ends[0].Problem != "" || time.Until(s.Ends[0].At) < 2*time.Hour {
+	if s := live.Status(); s.Renewed != 2 || s.Refused != 2 || s.Ends[0].Problem != "" ||
+		time.Until(s.Ends[0].At) < 2*time.Hour {
 		t.Errorf("%+v", s)
 	}
 }

@@ -60,7 +60,8 @@ func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 	if err := p.WaitListening(ctx, addr); err != nil {
 		return Gateway{}, errors.Join(fmt.Errorf("gateway: %w", err), p.Stop())
 	}
-	return Gateway{Process: p, URL: cmp.Or(cfg.Scheme, "http") + strings.TrimPrefix(EndpointAt(addr), "http"), token: cfg.Token}, nil
+	return Gateway{Process: p, URL: cmp.Or(cfg.Scheme, "http") + strings.TrimPrefix(EndpointAt(addr), "http"),
+		token: cfg.Token}, nil
 }
 
 // EndpointAt returns the URL of the MCP endpoint of a gateway at an address.

@@ -142,7 +142,8 @@ func TestServerName(t *testing.T) {
 	private.Write(t, file)
 	f := fake.NewUnstarted(false, nil)
 	private.Serve(t, f, "crm.example", time.Hour, 0)
-	fake.WantOK(t, f.Upstream(t, upstream.Config{TLS: egress.TLS{CAFile: file, ServerName: "crm.example"}}), fake.Tool("a"))
+	fake.WantOK(t, f.Upstream(t, upstream.Config{TLS: egress.TLS{CAFile: file, ServerName: "crm.example"}}),
+		fake.Tool("a"))
 	asked := len(f.Requests(""))
 	for _, name := range []string{"", "other.example"} {
 		u := f.Upstream(t, upstream.Config{TLS: egress.TLS{CAFile: file, ServerName: name}})

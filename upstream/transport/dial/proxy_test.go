@@ -101,7 +101,8 @@ func TestProxyOverTLS(t *testing.T) {
 	cfg.Proxy, cfg.AllowPlaintext = mcp.Secret(p.URL), true
 	_, err := fake.Do(t, start(t, cfg), fake.Tool("a"))
 	e := fake.WantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
-	if !strings.Contains(e.Cause, "the proxy at "+p.Listener.Addr().String()) || !strings.Contains(e.Cause, "tls.ca_file") ||
+	if !strings.Contains(e.Cause, "the proxy at "+p.Listener.Addr().String()) || !strings.Contains(e.Cause,
+		"tls.ca_file") ||
 		len(p.Asked()) != 0 {
 		t.Errorf("the cause is %q", e.Cause)
 	}

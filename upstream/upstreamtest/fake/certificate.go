@@ -146,7 +146,8 @@ func (a *Authority) Certificate(t *testing.T, name string, until time.Duration) 
 	t.Helper()
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(until),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	cert.Subject.CommonName = name
 	if ip := net.ParseIP(name); ip != nil {
