@@ -107,6 +107,10 @@ type Config struct {
 type Defaults struct {
 	// Headers are those of servers at a URL.
 	Headers map[string]mcp.Secret `yaml:"headers" for:"url"`
+	// TLS has the certificates for connections to servers at a URL.
+	TLS egress.TLS `yaml:"tls" for:"url"`
+	// Sandbox is the box of programs.
+	Sandbox *sandbox.Config `yaml:"sandbox" for:"command"`
 	// Disclosure is how tools are described to clients.
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Results says what clients are sent of large tool results.

@@ -177,7 +177,7 @@ func TestTeamsAreBound(t *testing.T) {
 func TestDefaultsOfUpstreams(t *testing.T) {
 	at := files(t, map[string]string{
 		"gatehouse.yaml": "include: [more.yaml]\n" +
-			"defaults: {timeout: {call: 2m, ask: 7m}, limits: {concurrent: 9}, headers: {X-A: a}}\n" +
+			"defaults: {timeout: {call: 2m, ask: 7m}, limits: {concurrent: 9}, headers: {X-A: a}, sandbox: {network: none}}\n" +
 			"upstreams:\n- {name: a, url: https://a.example}\n" +
 			"- {name: b, url: https://b.example, timeout: {call: 1m}, headers: {X-B: b}}\n" +
 			"- {name: c, command: [\"true\"]}\n- {name: d, skills: .}\n",
@@ -195,6 +195,9 @@ func TestDefaultsOfUpstreams(t *testing.T) {
 	}
 	if u[1].Timeout.Ask != 7*time.Minute || u[1].Headers["X-A"] != "a" || u[1].Headers["X-B"] != "b" {
 		t.Errorf("b has %v %v", u[1].Timeout, u[1].Headers)
+	}
+	if u[2].Sandbox == nil || u[2].Sandbox.Network != "none" || u[0].Sandbox != nil {
+		t.Errorf("c has the box %+v, a %+v", u[2].Sandbox, u[0].Sandbox)
 	}
 	if u[2].Headers != nil {
 		t.Errorf("a program has headers: %v", u[2].Headers)
