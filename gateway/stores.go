@@ -156,7 +156,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 			revisions = append(revisions, r.Name)
 		}
 	}
-	keys, err := state.KeysOf(cfg)
+	keys, err := state.KeysOf(cfg, true)
 	if err != nil {
 		return fmt.Errorf("the key of the state: %w", err)
 	}

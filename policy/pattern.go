@@ -92,6 +92,12 @@ func Within(text string, upstreams []string) bool {
 	})
 }
 
+// Overlap reports whether some name fits both patterns, in which * stands for any text.
+func Overlap(a, b string) bool {
+	one, other := newGlob(a), newGlob(b)
+	return one.meets(&other)
+}
+
 // printable reports whether a text is printable ASCII.
 func printable(s string) bool {
 	for i := range len(s) {

@@ -218,7 +218,10 @@ func (c Config) Validate() error {
 	}
 	found.When(c.Revision != "" && wire.Lookup(c.Revision) == nil,
 		"revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
+	folded := make(map[string]bool, len(c.Headers))
 	for name, value := range c.Headers {
+		found.When(folded[strings.ToLower(name)], "headers: %s: is there twice, in another case", name)
+		folded[strings.ToLower(name)] = true
 		switch {
 		case !tokenPattern.MatchString(name):
 			found.Add("headers: %q is not a header name", name)

@@ -30,7 +30,8 @@ func newState() *cobra.Command {
 }
 
 func newStateExport() *cobra.Command {
-	return stateCommand(&cobra.Command{
+	var partial bool
+	cmd := stateCommand(&cobra.Command{
 		Use:   "export FILE",
 		Short: "Write the state to a file",
 		Long: "Writes the state to FILE, for its owner alone. Values stay sealed: to restore them, the keys are\n" +
@@ -38,8 +39,10 @@ func newStateExport() *cobra.Command {
 			"alone has to be stopped before.",
 		Example: "  gatehouse state export -c gatehouse.yaml backup.jsonl",
 	}, "saved", func(cmd *cobra.Command, cfg config.Config, file string, log *slog.Logger) (state.Report, error) {
-		return state.Export(cmd.Context(), cfg, file, mcp.Version(), log)
+		return state.Export(cmd.Context(), cfg, file, mcp.Version(), partial, log)
 	})
+	cmd.Flags().BoolVar(&partial, "partial", false, "leave out what the keys of the configuration do not open")
+	return cmd
 }
 
 func newStateImport() *cobra.Command {

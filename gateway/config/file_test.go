@@ -73,7 +73,7 @@ func TestWhatIsTaken(t *testing.T) {
 func TestUnknownKeysOfALaterRelease(t *testing.T) {
 	for text, want := range map[string]bool{
 		"later: {key: 1}":      true,
-		"http: {later: 5}":     true,
+		"naming: {later: 5}":   true,
 		"defaults: {later: 1}": false,
 		"auth: {later: true}":  false,
 		"policy: {default: allow, rules: [{name: a, later: 1}]}": false,

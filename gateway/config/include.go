@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -61,6 +65,13 @@ func (t Team) upstreams() []string {
 	return []string{t.Name, t.Name + "-*"}
 }
 
+// meets reports whether an upstream may have a name of both teams.
+func (t Team) meets(other Team) bool {
+	return slices.ContainsFunc(t.upstreams(), func(mine string) bool {
+		return slices.ContainsFunc(other.upstreams(), func(theirs string) bool { return policy.Overlap(mine, theirs) })
+	})
+}
+
 // owns reports whether a file is the team's.
 func (t Team) owns(file string) bool {
 	return slices.ContainsFunc(t.Files, func(pattern string) bool { return matches(pattern, filepath.Base(file)) })
@@ -86,8 +97,13 @@ func (t Team) check(f fragment) error {
 			"%s: name: the team %s may have %s", at, t.Name, strings.Join(t.upstreams(), ", "))
 		found.When(!t.Local && (len(u.Command) > 0 || u.Skills != ""),
 			"%s: the team %s may have servers at a url alone: local would let it have programs and directories", at, t.Name)
+		found.When(u.Prefix != nil, "%s: prefix: only the main file gives prefixes, which may be those of other upstreams", at)
+		for key, to := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL,
+			"auth: authorization_server": u.Auth.AuthorizationServer, "proxy": string(u.Proxy)} {
+			found.When(!t.Local && ofHost(to), "%s: %s: the team %s may name no service of this machine or its cloud", at, key, t.Name)
+		}
 		for _, file := range u.TLS.Paths() {
-			found.When(*file != "" && !t.permit("file:"+*file),
+			found.When(*file != "" && !t.permit("file:"+filepath.Clean(*file)),
 				"%s: tls: %s: is not among the team's secrets: want a whole path that file:... of them names", at, *file)
 		}
 		found.When(u.Auth.Type == outbound.TypeTokenExchange || u.Auth.Type == outbound.TypeIDJAG,
@@ -111,6 +127,16 @@ func (t Team) check(f fragment) error {
 	return found.Err()
 }
 
+// ofHost reports whether a URL is that of a service of this machine, or of the host's own ones.
+func ofHost(to string) bool {
+	u, err := url.Parse(to)
+	if err != nil || u.Hostname() == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return loopback.Host(u.Hostname()) || err == nil && (safehttp.HostService(ip) || ip.IsUnspecified())
+}
+
 // bounded returns an error for a pattern of policy that is not about the team's upstreams alone.
 func (t Team) bounded(patterns []string) error {
 	for _, p := range patterns {
@@ -127,6 +153,7 @@ func checkTeams(c Config) error {
 	for i, pattern := range c.Include {
 		_, err := path.Match(pattern, "")
 		found.When(err != nil || pattern == "", "include[%d]: %q is no pattern of files, such as conf.d/*.yaml", i, pattern)
+		found.When(strings.ContainsAny(path.Dir(pattern), "*?["), "include[%d]: %q: only the name of a file may have a *", i, pattern)
 	}
 	found.When(len(c.Teams) > 0 && len(c.Include) == 0, "teams: they own files of include, which has none")
 	names := map[string]bool{}
@@ -135,6 +162,10 @@ func checkTeams(c Config) error {
 		found.At(at, view.CheckName(t.Name))
 		found.When(names[t.Name], "%s: name: another team is called %q already", at, t.Name)
 		names[t.Name] = true
+		for j, other := range c.Teams[:i] {
+			found.When(t.named(other.Name) || other.named(t.Name) || t.meets(other),
+				"%s: names that this team may give are those of teams[%d] (%s), too", at, j, other.Name)
+		}
 		found.When(len(t.Files) == 0, "%s: files: is needed, such as [%s.yaml]", at, t.Name)
 		for key, patterns := range map[string][]string{"files": t.Files, "upstreams": t.Upstreams, "secrets": t.Secrets} {
 			for j, p := range patterns {
@@ -197,10 +228,18 @@ func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, file string
 	src.Inherit.Of = d
 	if len(c.Teams) > 0 {
 		owners := slices.DeleteFunc(slices.Clone(c.Teams), func(t Team) bool { return !t.owns(file) })
-		if len(owners) != 1 {
-			return fmt.Errorf("is the file of %d teams: want exactly one that names it in its files", len(owners))
+		switch len(owners) {
+		case 0:
+			d.Doubt(fmt.Errorf("include: %s is left out: no team has such a file", file))
+			return nil
+		case 1:
+		default:
+			return fmt.Errorf("is the file of %d teams: want one that names it in its files", len(owners))
 		}
 		team, src.Permit = owners[0], owners[0].permit
+		src.Inherit.Suits = func(key string, element []string) bool { // no secret of the main file goes to a team's server
+			return key != "headers" && key != "tls" && inherits(key, element)
+		}
 	}
 	var f fragment
 	part := strictyaml.Decode(src, &f)

@@ -157,7 +157,11 @@ func TestTeamsAreBound(t *testing.T) {
 		{"a view's path", "crm.yaml",
 			"views: [{name: crm, path: /x, show: [\"tools:crm/*\"]}]\n", "only the main file gives paths"},
 		{"further files", "crm.yaml", "include: [/etc/*]\n", "unknown key"},
-		{"a file of none", "mail.yaml", "upstreams: []\n", "is the file of 0 teams"},
+		{"a prefix of others", "crm.yaml", server(`, prefix: "main__d"`), "only the main file gives prefixes"},
+		{"the gateway's own port", "crm.yaml", "upstreams: [{name: crm, url: http://127.0.0.1:9090/x}]\n", "no service of this machine"},
+		{"a token of the gateway's own port", "crm.yaml", server(", auth: {type: client_credentials, client_id: a, " +
+			"client_secret: \"${env:CRM_TOKEN}\", token_url: \"http://localhost:9090/api/v1/reload\"}"), "no service of this machine"},
+		{"the cloud's services", "crm.yaml", server(`, proxy: "http://169.254.169.254"`), "no service of this machine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			at := files(t, map[string]string{"gatehouse.yaml": teams, "conf.d/" + tt.file: tt.text})
@@ -171,6 +175,53 @@ func TestTeamsAreBound(t *testing.T) {
 				t.Errorf("the error has a secret: %v", err)
 			}
 		})
+	}
+}
+
+// TestFilesOfNoTeam: a file that no team owns is left out, and says so; two teams own nothing together.
+func TestFilesOfNoTeam(t *testing.T) {
+	at := files(t, map[string]string{
+		"gatehouse.yaml":   ownFile + "teams: [{name: crm, files: [crm.yaml]}]\n",
+		"conf.d/mail.yaml": "upstreams: [{name: mail, url: https://mail.example}]\n",
+	})
+	l, err := Read(at, nil)
+	if err != nil || len(l.Config.Upstreams) != 1 {
+		t.Fatalf("%q, %v", l.Config.UpstreamNames(), err)
+	}
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0].Message, "mail.yaml is left out: no team has such a file") {
+		t.Errorf("warnings %v", l.Warnings)
+	}
+	for second, want := range map[string]string{
+		"{name: crm-eu, files: [crm-eu.yaml]}":                        "those of teams[0] (crm), too",
+		"{name: sales, files: [sales.yaml], upstreams: [\"*-mail\"]}": "those of teams[0] (crm), too",
+		"{name: sales, files: [\"c*.yaml\"]}":                         "is the file of 2 teams",
+	} {
+		at := files(t, map[string]string{
+			"gatehouse.yaml":  ownFile + "teams: [{name: crm, files: [crm.yaml]}, " + second + "]\n",
+			"conf.d/crm.yaml": "upstreams: []\n",
+		})
+		if _, err := Read(at, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", second, err, want)
+		}
+	}
+	at = files(t, map[string]string{"gatehouse.yaml": strings.Replace(ownFile, "conf.d/*.yaml", `"*/a*.yaml"`, 1)})
+	if _, err := Read(at, nil); err == nil || !strings.Contains(err.Error(), "only the name of a file may have a *") {
+		t.Errorf("a pattern of directories: %v", err)
+	}
+}
+
+// TestDefaultsKeepSecrets: headers and certificates of the main file go to no server of a team.
+func TestDefaultsKeepSecrets(t *testing.T) {
+	at := files(t, map[string]string{
+		"gatehouse.yaml":  ownFile + "defaults: {headers: {X-Key: own}, timeout: {call: 2m}}\nteams: [{name: crm, files: [crm.yaml]}]\n",
+		"conf.d/crm.yaml": "upstreams: [{name: crm, url: https://crm.example}]\n",
+	})
+	l, err := Read(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := l.Config.Upstreams[1]; u.Headers != nil || u.Timeout.Call != 2*time.Minute {
+		t.Errorf("the team's server has %v, %v", u.Headers, u.Timeout)
 	}
 }
 

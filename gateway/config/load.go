@@ -225,8 +225,8 @@ func readBlindly(src strictyaml.Source) (l Loaded, err error) {
 }
 
 // restricting are parts of addresses of keys that say who may do what.
-var restricting = regexp.MustCompile(`^(?:auth|tls|policy|limits|hooks|views|teams|pinning|admin|accounts)\b|` +
-	`^(?:defaults|upstreams\[\d+\])(?:$|\.(?:auth|pinning)\b)`)
+var restricting = regexp.MustCompile(`^(?:auth|tls|policy|limits|hooks|views|teams|pinning|admin|accounts|http|connections|sessions)\b|` +
+	`^(?:defaults|upstreams\[\d+\])(?:$|\.(?:auth|pinning|sandbox|tls|limits)\b)`)
 
 // ignoreLater ignores keys that restrict nothing.
 func ignoreLater(address, key string) string {

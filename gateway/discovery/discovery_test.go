@@ -108,8 +108,8 @@ func TestOnce(t *testing.T) {
 	c := newCluster(t)
 	cfg, log := c.config(t)
 	other := filepath.Join(cfg.Dir, "kubernetes-former.yaml")
-	for _, name := range []string{other, filepath.Join(cfg.Dir, "own.yaml")} {
-		if err := os.WriteFile(name, []byte("upstreams: []\n"), 0o600); err != nil {
+	for name, first := range map[string]string{other: mark, filepath.Join(cfg.Dir, "kubernetes-own.yaml"): ""} {
+		if err := os.WriteFile(name, []byte(first+"upstreams: []\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,6 +119,8 @@ func TestOnce(t *testing.T) {
 		one("a", "b-c", `,"creationTimestamp":"2026-01-01T00:00:00Z"`),
 		one("bad", "port", `,"annotations":{"gatehouse.dev/port":"9"}`),
 		one("bad", "path", `,"annotations":{"gatehouse.dev/path":"/x\n- name: evil"}`),
+		one("2024-crm", "x", ""), one("customer-support-eu", "zendesk", ""), one("gate", "gatehouse", ""),
+		one("gatehouse", "gatehouse", ""), one("a", "b-d", ""), one("a-b", "x", ""),
 		one("bad", "up", `,"annotations":{"gatehouse.dev/path":"/../admin"}`),
 		one("../etc", "x", ""))
 	if err := Once(t.Context(), cfg); err != nil {
@@ -129,25 +131,37 @@ func TestOnce(t *testing.T) {
 		r.Header.Get("Authorization") != "Bearer pod-token" {
 		t.Errorf("asked %s with %q", r.URL, r.Header.Get("Authorization"))
 	}
-	const want = `kubernetes-a.yaml
+	const want = `kubernetes-a-b.yaml
+# Written by gatehouse discover.
 upstreams:
     - name: a-b-c
-      url: http://b-c.a.svc.cluster.local:8000/mcp
+      url: http://c.a-b.svc.cluster.local:8000/mcp
+      allow_plaintext: true
+    - name: a-b-x
+      url: http://x.a-b.svc.cluster.local:8000/mcp
       allow_plaintext: true
 kubernetes-crm.yaml
+# Written by gatehouse discover.
 upstreams:
     - name: crm
       url: http://crm.crm.svc.cluster.local:8000/mcp
       allow_plaintext: true
     - name: crm-mail
       url: https://mail.crm.svc.cluster.local:8443/v1/mcp
-own.yaml
+kubernetes-gate.yaml
+# Written by gatehouse discover.
+upstreams:
+    - name: gate-gatehouse
+      url: http://gatehouse.gate.svc.cluster.local:8000/mcp
+      allow_plaintext: true
+kubernetes-own.yaml
 upstreams: []
 `
 	if got := read(t, cfg); got != want {
 		t.Errorf("written:\n%s\nwant\n%s", got, want)
 	}
-	for _, left := range []string{"a-b/c", "a/b-c has the name a-b-c already", "bad/port", "bad/path", "bad/up",
+	for _, left := range []string{"a/b-c", "a/b-d", "a-b-d reads as one of the namespace a-b", "2024-crm/x", "customer-support-eu/zendesk",
+		"gatehouse/gatehouse", "bad/port", "bad/path", "bad/up",
 		"../etc/x"} {
 		if !strings.Contains(log.String(), left) {
 			t.Errorf("the log has no %q:\n%s", left, log)

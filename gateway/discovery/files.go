@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,14 +15,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
-// The name of a file is this, the namespace and its end.
 const (
+	// The name of a file is this, the namespace and its end.
 	filePrefix = "kubernetes-"
 	fileEnd    = ".yaml"
+	// mark is the first line of each file. Others are never removed.
+	mark = "# Written by gatehouse discover.\n"
 )
 
-// write makes the files say what the Services do: one for each namespace that has servers. Others by such a
-// name are removed.
+// write makes the files say what the Services do: one for each namespace that has servers. Those of other
+// namespaces that it watches are removed.
 func (w *watcher) write() error {
 	found, left := servers(w.services, w.Domain)
 	for key, why := range left {
@@ -35,7 +38,7 @@ func (w *watcher) write() error {
 			delete(w.said, key)
 		}
 	}
-	before, err := filepath.Glob(filepath.Join(w.Dir, filePrefix+"*"+fileEnd))
+	before, err := filepath.Glob(filepath.Join(w.Dir, filePrefix+cmp.Or(w.Namespace, "*")+fileEnd))
 	if err != nil {
 		return err
 	}
@@ -50,6 +53,9 @@ func (w *watcher) write() error {
 		}
 	}
 	for _, name := range before {
+		if text, err := os.ReadFile(name); err != nil || !bytes.HasPrefix(text, []byte(mark)) {
+			continue
+		}
 		errs = append(errs, os.Remove(name))
 		w.Log.Info("a namespace has no server any more", "namespace",
 			strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), filePrefix), fileEnd))
@@ -63,6 +69,7 @@ func replace(name string, list []server) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	text = append([]byte(mark), text...)
 	if now, err := os.ReadFile(name); err == nil && bytes.Equal(now, text) {
 		return false, nil
 	}

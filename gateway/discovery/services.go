@@ -52,18 +52,21 @@ type server struct {
 }
 
 var (
-	// label is a DNS label (RFC 1123), as the API has checked it.
-	label    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	// label is a DNS label (RFC 1035), as the API has checked it for Services.
+	label    = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 	pathText = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
 	dashes   = regexp.MustCompile(`-+`)
 )
+
+// longestName leaves room for names of tools: with naming.max_length by default, a longer prefix is refused.
+const longestName = 22
 
 // server returns the upstream that a Service is. Its name is that of the Service, with the namespace in front
 // if it does not begin with that.
 func (s service) server(domain string) (server, error) {
 	name, namespace := s.Metadata.Name, s.Metadata.Namespace
 	if !label.MatchString(name) || !label.MatchString(namespace) {
-		return server{}, errors.New("its name is no DNS label")
+		return server{}, errors.New("its name, or that of its namespace, does not begin with a letter")
 	}
 	at, err := s.port()
 	if err != nil {
@@ -81,7 +84,11 @@ func (s service) server(domain string) (server, error) {
 	if name != namespace && !strings.HasPrefix(name, namespace+"-") {
 		name = namespace + "-" + name
 	}
-	return server{dashes.ReplaceAllString(name, "-"), to.String(), scheme == "http"}, nil
+	name = dashes.ReplaceAllString(name, "-")
+	if len(name) > longestName || name == "gatehouse" {
+		return server{}, fmt.Errorf("the name %s would be longer than %d characters, or is the gateway's own", name, longestName)
+	}
+	return server{name, to.String(), scheme == "http"}, nil
 }
 
 // port returns the port of the endpoint.
@@ -101,6 +108,16 @@ func (s service) port() (port, error) {
 	return s.Spec.Ports[i], nil
 }
 
+// namespaceOf returns the longest namespace with which a name begins, "" for none.
+func namespaceOf(name string, namespaces map[string]bool) (longest string) {
+	for n := range namespaces {
+		if (name == n || strings.HasPrefix(name, n+"-")) && len(n) > len(longest) {
+			longest = n
+		}
+	}
+	return longest
+}
+
 // servers returns the upstreams of Services by namespace, and why others are left out, by their keys. Where two
 // would have one name, the older one has it.
 func servers(all map[string]service, domain string) (found map[string][]server, left map[string]error) {
@@ -112,9 +129,15 @@ func servers(all map[string]service, domain string) (found map[string][]server, 
 	slices.SortFunc(sorted, func(a, b service) int {
 		return cmp.Or(a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp), strings.Compare(a.key(), b.key()))
 	})
-	owners := map[string]string{}
+	owners, namespaces := map[string]string{}, map[string]bool{}
+	for _, s := range sorted {
+		namespaces[s.Metadata.Namespace] = true
+	}
 	for _, s := range sorted {
 		up, err := s.server(domain)
+		if other := namespaceOf(up.Name, namespaces); err == nil && len(other) > len(s.Metadata.Namespace) {
+			err = fmt.Errorf("the name %s reads as one of the namespace %s", up.Name, other)
+		}
 		if owner := owners[up.Name]; err == nil && owner != "" {
 			err = fmt.Errorf("%s has the name %s already", owner, up.Name)
 		}

@@ -24,6 +24,7 @@ const (
 	maxEvents   = 64 << 20 // bytes of the events of one watch
 	listTime    = 30 * time.Second
 	watchTime   = 5 * time.Minute
+	leastWait   = 200 * time.Millisecond
 	// mostWait bounds the time between two attempts to reach the API.
 	mostWait = 30 * time.Second
 )
@@ -75,12 +76,13 @@ func Watch(ctx context.Context, cfg Config) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err == nil || errors.Is(err, errGone) {
-			continue
+		pause := leastWait // also between watches that end at once
+		if err != nil && !errors.Is(err, errGone) {
+			w.version = "" // what was not taken up, or not written, is in the next list
+			pause = wait.NextBackOff()
+			w.Log.Warn("servers stay as they are: the Kubernetes API does not say what there is, or the files cannot be written",
+				failure.ClusterUnknown.Attr(), "error", err, "again", pause)
 		}
-		pause := wait.NextBackOff()
-		w.Log.Warn("the Kubernetes API does not answer as it should: servers stay as they are", failure.ClusterUnknown.Attr(),
-			"error", err, "again", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

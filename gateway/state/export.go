@@ -76,9 +76,20 @@ func (r Report) Total() (n int) {
 }
 
 // Export writes what a configuration keeps to a file of mode 0600, in place of one that is there. A gateway alone
-// must have stopped; replicas may run. What the keys do not open is of no use anywhere, and is left out.
-func Export(ctx context.Context, cfg config.Config, path, version string, log *slog.Logger) (r Report, err error) {
-	p, err := openPlace(cfg, log)
+// must have stopped; replicas may run. Without partial, it refuses what the keys do not open, and writes nothing: the
+// keys may be the wrong ones. With it, such values are left out, since they are of no use anywhere.
+func Export(ctx context.Context, cfg config.Config, path, version string, partial bool, log *slog.Logger) (r Report,
+	err error) {
+	if directory := cfg.StateDirectory(); directory != "" {
+		if _, err := os.Stat(filepath.Join(directory, fileName)); err != nil {
+			return r, fmt.Errorf("there is no state to export: %w", err)
+		}
+	}
+	keys, err := KeysOf(cfg, false)
+	if err != nil {
+		return r, err
+	}
+	p, err := openPlace(cfg, keys, log)
 	if err != nil {
 		return r, err
 	}
@@ -114,6 +125,10 @@ func Export(ctx context.Context, cfg config.Config, path, version string, log *s
 			items++
 		}
 		h.Kinds[k.room] = held{k.version(), items - before}
+	}
+	if r.Unopened > 0 && !partial {
+		return r, fmt.Errorf("the keys of the configuration do not open %d values: name those with which they were sealed, or leave the values out with --partial",
+			r.Unopened)
 	}
 	return r, write(path, h, body.Bytes(), items)
 }

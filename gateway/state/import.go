@@ -27,15 +27,19 @@ func Import(ctx context.Context, cfg config.Config, path string, replace bool, l
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
-	p, err := openPlace(cfg, log)
+	keys, err := KeysOf(cfg, false)
+	if err != nil {
+		return r, err
+	}
+	if err := opensAll(ctx, keys, items); err != nil { // before anything is made
+		return r, fmt.Errorf("%s of %s: %w", path, h.Time.Format(time.RFC3339), err)
+	}
+	p, err := openPlace(cfg, keys, log)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	r = Report{Where: p.what, Counts: make(map[string]int)}
-	if err := opensAll(ctx, p.keys, items); err != nil {
-		return r, fmt.Errorf("%s of %s: %w", path, h.Time.Format(time.RFC3339), err)
-	}
 	var rooms []string
 	for _, k := range kinds() {
 		rooms = append(rooms, k.room)

@@ -37,8 +37,8 @@ type Keys struct {
 }
 
 // KeysOf returns the keys of a configuration. What they lack comes from the directory of the state, if there is
-// one: its key is made with the first use, and opens as long as it is there.
-func KeysOf(cfg config.Config) (k Keys, err error) {
+// one: its key is made with the first use, if create is true, and opens as long as it is there.
+func KeysOf(cfg config.Config, create bool) (k Keys, err error) {
 	k.Vault = cfg.Vault
 	k.Secret, k.Accepted = cfg.Sessions.Secrets()
 	directory := cfg.StateDirectory()
@@ -47,10 +47,13 @@ func KeysOf(cfg config.Config) (k Keys, err error) {
 	}
 	_, missing := os.Stat(filepath.Join(directory, fileName))
 	needed := k.Secret == nil || k.Vault.Keyless()
-	own, err := seal.SecretFile(filepath.Join(directory, keyName), needed && missing != nil)
+	own, err := seal.SecretFile(filepath.Join(directory, keyName), create && needed && missing != nil)
 	switch {
 	case err != nil:
 		return k, err
+	case own == nil && needed && missing != nil:
+		return k, fmt.Errorf("%s has no %s, the key of the state: put that of the backup there, or name sessions.key and vault.keys",
+			directory, keyName)
 	case own == nil && needed:
 		return k, fmt.Errorf("%s has a state file, but not %s, the key of it: restore that, or name sessions.key and vault.keys if they have sealed all of it",
 			directory, keyName)
@@ -99,10 +102,8 @@ type place struct {
 }
 
 // openPlace opens the file, which no running gateway may use, or Redis.
-func openPlace(cfg config.Config, log *slog.Logger) (p place, err error) {
-	if p.keys, err = KeysOf(cfg); err != nil {
-		return p, err
-	}
+func openPlace(cfg config.Config, keys Keys, log *slog.Logger) (p place, err error) {
+	p.keys = keys
 	if cfg.Sessions.Store == session.StoreRedis {
 		db, err := redisdb.Open(cfg.Sessions.Redis, log, nil)
 		if err != nil {
