@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
@@ -100,10 +102,16 @@ type serverLog struct {
 	count func()
 }
 
+// byClients are the beginnings of lines that any client can cause before it has said who it is.
+func byClients() []string {
+	return []string{"http: TLS handshake error", "http2: server connection error", "http2: server: error reading preface",
+		"http2: server closing client connection"}
+}
+
 // Write takes one line.
 func (s serverLog) Write(line []byte) (int, error) {
 	level, text := slog.LevelWarn, string(bytes.TrimSpace(line))
-	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+	if slices.ContainsFunc(byClients(), func(begin string) bool { return strings.HasPrefix(text, begin) }) {
 		level = slog.LevelDebug
 		s.count()
 	}

@@ -48,6 +48,7 @@ func (p *Passed) Listen(address string) (net.Listener, error) {
 // Rest returns an error if systemd has passed sockets at which nothing listens: their clients would
 // wait for ever.
 func (p *Passed) Rest() error {
+	p.open()
 	if len(p.files) == 0 {
 		return nil
 	}
@@ -62,9 +63,7 @@ func (p *Passed) Rest() error {
 
 // take returns the listener of a passed socket; without a name, of the only one.
 func (p *Passed) take(name string) (net.Listener, error) {
-	if !p.read {
-		p.read, p.files = true, activation.Files(true)
-	}
+	p.open()
 	at := slices.IndexFunc(p.files, func(f *os.File) bool { return name == "" || f.Name() == name })
 	switch {
 	case len(p.files) == 0:
@@ -83,6 +82,13 @@ func (p *Passed) take(name string) (net.Listener, error) {
 		return nil, fmt.Errorf("the passed socket %s takes no connections: %w", file.Name(), err)
 	}
 	return l, nil
+}
+
+// open takes over the sockets, once. Programs then do not inherit them.
+func (p *Passed) open() {
+	if !p.read {
+		p.read, p.files = true, activation.Files(true)
+	}
 }
 
 func (p *Passed) names() (names []string) {

@@ -29,6 +29,9 @@ type Config struct {
 type Route struct {
 	cfg   Config
 	files *tlsfiles.Renewed
+	// authorities has no certificate of the gateway's: a proxy is not whom that is for.
+	authorities *tlsfiles.Renewed
+
 	host  string // whose certificate has name
 	name  string
 	proxy func(*url.URL) (*url.URL, error)
@@ -36,7 +39,8 @@ type Route struct {
 
 // New makes a Route. It reads the proxies of the environment, but no files.
 func New(cfg Config) *Route {
-	r := &Route{cfg: cfg, files: tlsfiles.NewRenewed(cfg.TLS.Files()), name: cfg.TLS.ServerName}
+	r := &Route{cfg: cfg, files: tlsfiles.NewRenewed(cfg.TLS.Files()), name: cfg.TLS.ServerName,
+		authorities: tlsfiles.NewRenewed(tlsfiles.Files{CA: cfg.TLS.Files().CA})}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.host = u.Hostname()
 	}
@@ -72,7 +76,7 @@ func (r *Route) Proxy(to *url.URL) (*Proxy, error) {
 		return nil, fmt.Errorf("the environment has a proxy with %s:// for %s: want http:// or https://, or set proxy: none",
 			u.Scheme, to.Host)
 	}
-	return &Proxy{url: u, files: r.files}, nil
+	return &Proxy{url: u, files: r.authorities}, nil
 }
 
 // Secure makes a TLS connection with a host over conn, which it closes if that fails. A certificate

@@ -18,20 +18,18 @@ type relay struct {
 	server *url.URL
 }
 
-// dialer returns how the proxy is reached. The proxy resolves the server's name by itself, and
-// nothing proves which host answers. So the name has to resolve here, too, to no service of a host.
+// dialer returns how the proxy is reached.
 func (r *relay) dialer(to egress.DialFunc, limit time.Duration) egress.DialFunc {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		if err := r.check(ctx); err != nil {
-			return nil, unsent(err)
-		}
 		conn, err := r.proxy.Dial(ctx, to)
 		return conn, unsent(err)
 	}
 }
 
+// check returns an error if the server's name leads to a service of a host. The proxy resolves the name by itself,
+// and nothing proves which host answers.
 func (r *relay) check(ctx context.Context) error {
 	host := r.server.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -61,6 +59,9 @@ func (r *relay) send(over http.RoundTripper, req *http.Request) (*http.Response,
 	if proof := r.proxy.Authorization(); proof != "" {
 		own.Header = req.Header.Clone()
 		own.Header.Set("Proxy-Authorization", proof)
+	}
+	if err := r.check(req.Context()); err != nil { // also on a connection that is open: the proxy resolves each time
+		return nil, unsent(err)
 	}
 	resp, err := over.RoundTrip(&own)
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired {

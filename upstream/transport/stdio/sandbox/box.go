@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/user"
@@ -30,7 +31,9 @@ type order struct {
 	Program string // the path of the executable
 	UID     int    // whom it runs as
 	GID     int
-	Become  bool // it is another user than the gateway's
+	Become  bool // user or group differ from the gateway's
+
+	SameUser bool // the user is the gateway's
 
 	Own    string   // the directory that ends with the process
 	Groups []string // control groups to join
@@ -56,7 +59,8 @@ func Enclose(cmd *exec.Cmd, cfg Config) (*Box, error) {
 	if o.UID, o.GID, err = cfg.identity(); err != nil {
 		return nil, err
 	}
-	o.Become = o.UID != os.Geteuid() || o.GID != os.Getegid()
+	o.SameUser = o.UID == os.Geteuid()
+	o.Become = !o.SameUser || o.GID != os.Getegid()
 	b := &Box{}
 	if err := b.fill(cmd, o); err != nil {
 		b.Close()
@@ -115,11 +119,19 @@ func (c Config) identity() (uid, gid int, err error) {
 		}
 		first, second = u.Uid, u.Gid
 	}
-	uid, err = strconv.Atoi(first)
-	if err == nil {
-		gid, err = strconv.Atoi(second)
+	if uid, err = number(first); err == nil {
+		gid, err = number(second)
 	}
 	return uid, gid, err
+}
+
+// number reads the number of a user or a group. The largest one means "as it is" to the kernel.
+func number(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == math.MaxUint32 {
+		return 0, fmt.Errorf("user: %q is no number of a user or a group", text)
+	}
+	return int(n), nil
 }
 
 // Started waits until the program runs in its box, and returns why it does not.

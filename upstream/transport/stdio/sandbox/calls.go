@@ -29,6 +29,8 @@ const (
 
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 		unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	ioprioProcess = 1 // IOPRIO_WHO_PROCESS
+
 	socketType = 0xf // without SOCK_CLOEXEC and SOCK_NONBLOCK
 )
 
@@ -48,6 +50,13 @@ func refused() []uint32 {
 		unix.SYS_NFSSERVCTL, unix.SYS_VHANGUP, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SETTIMEOFDAY,
 		unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
 	}, refusedHere())
+}
+
+// ofItself are calls that a program may make for itself, by the number 0 of a process, and not for another one of
+// its user, such as the gateway: Landlock does not look at them.
+func ofItself() []uint32 {
+	return []uint32{unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM,
+		unix.SYS_SCHED_SETAFFINITY}
 }
 
 // unknown are calls whose arguments a filter does not see. They count as ones of a later kernel:
@@ -78,6 +87,16 @@ func (o order) filter() []bpf.Instruction {
 		on(number, bpf.RetConstant{Val: unknownCall})
 	}
 	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+	for _, number := range ofItself() {
+		on(number, bpf.LoadAbsolute{Off: offFirst, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}, allow, bpf.RetConstant{Val: deny})
+	}
+	for number, process := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS, unix.SYS_IOPRIO_SET: ioprioProcess} {
+		on(number, bpf.LoadAbsolute{Off: offFirst, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: process, SkipTrue: 1}, bpf.RetConstant{Val: deny},
+			bpf.LoadAbsolute{Off: offSecond, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}, allow, bpf.RetConstant{Val: deny})
+	}
 	on(unix.SYS_CLONE, bpf.LoadAbsolute{Off: offFirst, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, bpf.RetConstant{Val: deny}, allow)
 	on(unix.SYS_SOCKET, o.sockets()...)

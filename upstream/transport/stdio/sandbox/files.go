@@ -54,9 +54,13 @@ func (o order) encloseFiles() error {
 		return fmt.Errorf("this kernel has no Landlock, or it is not enabled (lsm=landlock): %w", errno)
 	case abi < abiTruncate:
 		return fmt.Errorf("this kernel has version %d of Landlock: version %d is needed (Linux 6.2)", abi, abiTruncate)
-	case abi < abiScope && !o.Become:
+	case abi < abiScope && o.SameUser:
 		return fmt.Errorf("this kernel has version %d of Landlock: a program of the gateway's user needs version %d "+
 			"(Linux 6.12), or it could end the gateway; set user to another one", abi, abiScope)
+	}
+	if abi < abiScope && o.UnixSockets && o.Network != networkLoopback {
+		return fmt.Errorf("this kernel has version %d of Landlock: with unix_sockets, version %d is needed (Linux 6.12), or "+
+			"the program could reach abstract sockets of the machine", abi, abiScope)
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: allFiles}
 	if abi >= abiIoctl {

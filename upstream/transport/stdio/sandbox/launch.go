@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"syscall"
@@ -23,7 +24,11 @@ func Main() {
 		return
 	}
 	status := os.NewFile(statusFD, "status")
-	unix.CloseOnExec(statusFD)
+	// What the gateway has inherited and never opened, such as sockets of systemd, ends here, too.
+	if err := unix.CloseRange(statusFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintf(status, "closing what the gateway has open: %v", err)
+		os.Exit(1)
+	}
 	fmt.Fprint(status, run(os.Args[2], os.Args[3:], func() { fmt.Fprint(status, enclosed) }))
 	os.Exit(1)
 }

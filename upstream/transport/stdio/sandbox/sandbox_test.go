@@ -102,6 +102,16 @@ func attacks() map[string]func(args []string) string {
 			pid, _ := strconv.Atoi(args[0])
 			return said(syscall.Kill(pid, syscall.SIGCONT))
 		},
+		"limit": func(args []string) string { // the gateway, by calls that Landlock does not look at
+			pid, _ := strconv.Atoi(args[0])
+			limit := unix.Rlimit{Cur: 4096, Max: 4096}
+			var mask unix.CPUSet
+			mask.Set(0)
+			own := unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil)
+			return fmt.Sprintf("own %v; prlimit %v; priority %v; affinity %v; of the user %v", own,
+				unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil), unix.Setpriority(unix.PRIO_PROCESS, pid, 19),
+				unix.SchedSetaffinity(pid, &mask), unix.Setpriority(unix.PRIO_USER, 0, 19))
+		},
 		"status": func([]string) string {
 			var none unix.Rlimit
 			_ = unix.Getrlimit(unix.RLIMIT_CORE, &none)
@@ -286,6 +296,10 @@ func TestCalls(t *testing.T) {
 	}
 	if said, _ := attack(t, Config{}, "kill", strconv.Itoa(os.Getpid())); said != no {
 		t.Errorf("a signal to the gateway: %q", said)
+	}
+	const none = "own <nil>; prlimit " + no + "; priority " + no + "; affinity " + no + "; of the user " + no
+	if said, _ := attack(t, Config{}, "limit", strconv.Itoa(os.Getpid())); said != none {
+		t.Errorf("limits of the gateway: %q", said)
 	}
 }
 
