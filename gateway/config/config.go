@@ -200,6 +200,7 @@ func (c Config) Validate() error {
 	found.At("shutdown_timeout", problems.Negative(c.ShutdownTimeout))
 	found.Join(checkTeams(c))
 	c.checkUpstreams(&found)
+	found.Join(checkBoxes(c)...)
 	return found.Err()
 }
 

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/problems"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
@@ -59,4 +61,25 @@ func checkFiles(c Config) error {
 	_, unread := c.CheckDescriptions()
 	found.Join(unread, CheckLock(c))
 	return found.Err()
+}
+
+// checkBoxes reports paths of sandboxes below one that a program may change: it could put a link there, by which the
+// next program in a box reaches something else.
+func checkBoxes(c Config) (found problems.List) {
+	for i, u := range c.Upstreams {
+		if u.Sandbox == nil {
+			continue
+		}
+		for _, path := range slices.Concat(u.Sandbox.Read, u.Sandbox.Write) {
+			for j, other := range c.Upstreams {
+				below := other.Sandbox != nil && slices.ContainsFunc(other.Sandbox.Write, func(parent string) bool {
+					rest, err := filepath.Rel(parent, path)
+					return err == nil && rest != "." && filepath.IsLocal(rest)
+				})
+				found.When(below, "%s: sandbox: %s is below a path that %s may write: it could lead elsewhere: name one outside",
+					UpstreamKey(i, u), path, UpstreamKey(j, other))
+			}
+		}
+	}
+	return found
 }

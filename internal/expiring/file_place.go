@@ -119,7 +119,8 @@ func (k kept) claim(_ context.Context, owner, name string, each int, life time.D
 		for _, one := range under(tx, room, owner) {
 			e, there := find(tx, room, one, now)
 			_, valued := find(tx, k.room, one[len(owner):], now)
-			if !there || len(e.value) != timeSize || !valued && one != owner+name {
+			whole := there && len(e.value) == timeSize
+			if !whole || !valued && now.UnixNano()-int64(binary.BigEndian.Uint64(e.value)) > int64(settled) {
 				if err := remove(tx, room, one); err != nil {
 					return err
 				}
@@ -144,6 +145,9 @@ func (k kept) claim(_ context.Context, owner, name string, each int, life time.D
 	})
 	return gone, err
 }
+
+// settled is the age at which a claim has its value, or never gets one.
+const settled = time.Minute
 
 // ownersPrefix begins the name of the room that says which values owners have in another.
 const ownersPrefix = "of:"
