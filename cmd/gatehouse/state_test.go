@@ -154,7 +154,8 @@ func TestStateRefused(t *testing.T) {
 	refused("newer", strings.Replace(string(text), `"gatehouse_state":1`, `"gatehouse_state":2`, 1), string(config),
 		"has format 2")
 	refused("another file", "{}\n", string(config), "is no export")
-	other, elsewhere := filepath.Join(g.home, "other"), strings.Replace(string(config), "directory: state", "directory: other", 1)
+	other, elsewhere := filepath.Join(g.home, "other"), strings.Replace(string(config), "directory: state",
+		"directory: other", 1)
 	refused("no key", string(text), elsewhere, "has no state.key")
 	if out, code := stateRun("export", "-c", g.config, saved); code != 1 || !strings.Contains(out, "no state to export") {
 		t.Errorf("export of nothing: %d %s", code, out)
@@ -168,7 +169,8 @@ func TestStateRefused(t *testing.T) {
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(other, "state.key"), []byte(strings.Repeat("0123456789abcdef", 4)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(other, "state.key"), []byte(strings.Repeat("0123456789abcdef", 4)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused("other keys", string(text), elsewhere, "do not open its values of oauth-")

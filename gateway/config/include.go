@@ -100,7 +100,8 @@ func (t Team) check(f fragment) error {
 		found.When(u.Prefix != nil, "%s: prefix: only the main file gives prefixes, which may be those of other upstreams", at)
 		for key, to := range map[string]string{"url": u.URL, "auth: token_url": u.Auth.TokenURL,
 			"auth: authorization_server": u.Auth.AuthorizationServer, "proxy": string(u.Proxy)} {
-			found.When(!t.Local && ofHost(to), "%s: %s: the team %s may name no service of this machine or its cloud", at, key, t.Name)
+			found.When(!t.Local && ofHost(to), "%s: %s: the team %s may name no service of this machine or its cloud", at,
+				key, t.Name)
 		}
 		for _, file := range u.TLS.Paths() {
 			found.When(*file != "" && !t.permit("file:"+filepath.Clean(*file)),
@@ -153,7 +154,8 @@ func checkTeams(c Config) error {
 	for i, pattern := range c.Include {
 		_, err := path.Match(pattern, "")
 		found.When(err != nil || pattern == "", "include[%d]: %q is no pattern of files, such as conf.d/*.yaml", i, pattern)
-		found.When(strings.ContainsAny(path.Dir(pattern), "*?["), "include[%d]: %q: only the name of a file may have a *", i, pattern)
+		found.When(strings.ContainsAny(path.Dir(pattern), "*?["), "include[%d]: %q: only the name of a file may have a *",
+			i, pattern)
 	}
 	found.When(len(c.Teams) > 0 && len(c.Include) == 0, "teams: they own files of include, which has none")
 	names := map[string]bool{}

@@ -158,9 +158,11 @@ func TestTeamsAreBound(t *testing.T) {
 			"views: [{name: crm, path: /x, show: [\"tools:crm/*\"]}]\n", "only the main file gives paths"},
 		{"further files", "crm.yaml", "include: [/etc/*]\n", "unknown key"},
 		{"a prefix of others", "crm.yaml", server(`, prefix: "main__d"`), "only the main file gives prefixes"},
-		{"the gateway's own port", "crm.yaml", "upstreams: [{name: crm, url: http://127.0.0.1:9090/x}]\n", "no service of this machine"},
+		{"the gateway's own port", "crm.yaml", "upstreams: [{name: crm, url: http://127.0.0.1:9090/x}]\n",
+			"no service of this machine"},
 		{"a token of the gateway's own port", "crm.yaml", server(", auth: {type: client_credentials, client_id: a, " +
-			"client_secret: \"${env:CRM_TOKEN}\", token_url: \"http://localhost:9090/api/v1/reload\"}"), "no service of this machine"},
+			"client_secret: \"${env:CRM_TOKEN}\", token_url: \"http://localhost:9090/api/v1/reload\"}"),
+			"no service of this machine"},
 		{"the cloud's services", "crm.yaml", server(`, proxy: "http://169.254.169.254"`), "no service of this machine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,7 +215,8 @@ func TestFilesOfNoTeam(t *testing.T) {
 // TestDefaultsKeepSecrets: headers and certificates of the main file go to no server of a team.
 func TestDefaultsKeepSecrets(t *testing.T) {
 	at := files(t, map[string]string{
-		"gatehouse.yaml":  ownFile + "defaults: {headers: {X-Key: own}, timeout: {call: 2m}}\nteams: [{name: crm, files: [crm.yaml]}]\n",
+		"gatehouse.yaml": ownFile +
+			"defaults: {headers: {X-Key: own}, timeout: {call: 2m}}\nteams: [{name: crm, files: [crm.yaml]}]\n",
 		"conf.d/crm.yaml": "upstreams: [{name: crm, url: https://crm.example}]\n",
 	})
 	l, err := Read(at, nil)

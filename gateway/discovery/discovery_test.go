@@ -160,7 +160,8 @@ upstreams: []
 	if got := read(t, cfg); got != want {
 		t.Errorf("written:\n%s\nwant\n%s", got, want)
 	}
-	for _, left := range []string{"a/b-c", "a/b-d", "a-b-d reads as one of the namespace a-b", "2024-crm/x", "customer-support-eu/zendesk",
+	for _, left := range []string{"a/b-c", "a/b-d", "a-b-d reads as one of the namespace a-b", "2024-crm/x",
+		"customer-support-eu/zendesk",
 		"gatehouse/gatehouse", "bad/port", "bad/path", "bad/up",
 		"../etc/x"} {
 		if !strings.Contains(log.String(), left) {

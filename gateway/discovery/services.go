@@ -86,7 +86,8 @@ func (s service) server(domain string) (server, error) {
 	}
 	name = dashes.ReplaceAllString(name, "-")
 	if len(name) > longestName || name == "gatehouse" {
-		return server{}, fmt.Errorf("the name %s would be longer than %d characters, or is the gateway's own", name, longestName)
+		return server{}, fmt.Errorf("the name %s would be longer than %d characters, or is the gateway's own", name,
+			longestName)
 	}
 	return server{name, to.String(), scheme == "http"}, nil
 }

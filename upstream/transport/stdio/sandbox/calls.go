@@ -91,7 +91,8 @@ func (o order) filter() []bpf.Instruction {
 		on(number, bpf.LoadAbsolute{Off: offFirst, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}, allow, bpf.RetConstant{Val: deny})
 	}
-	for number, process := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS, unix.SYS_IOPRIO_SET: ioprioProcess} {
+	for number, process := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_PROCESS,
+		unix.SYS_IOPRIO_SET: ioprioProcess} {
 		on(number, bpf.LoadAbsolute{Off: offFirst, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: process, SkipTrue: 1}, bpf.RetConstant{Val: deny},
 			bpf.LoadAbsolute{Off: offSecond, Size: 4},
