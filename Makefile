@@ -38,7 +38,7 @@ run: build ## build and run the demo: a gateway with three servers behind it
 test test-all: export TZ = Pacific/Chatham
 test: redis ## run the tests with the race detector, but for the long ones (3 minutes)
 	@mkdir -p .cache
-	$(RACE) $(SHORT) $(COVER) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 9m \
+	$(RACE) $(SHORT) $(COVER) -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 15m \
 		./internal/e2e ./cmd/gatehouse ./upstream ./internal/cluster ./gateway $$(go list ./... | grep -v /internal/archtest)
 	go test -vet=off ./internal/archtest
 	go test -vet=off -tags purego ./internal/jsonstring # as it is without assembly

@@ -400,7 +400,7 @@ func TestReloadPolicy(t *testing.T) {
 func TestReloadRefused(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	upstreams := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", p.url)
-	c := startConfigured(t, upstreams)
+	c := startUnwatched(t, upstreams)
 	session := connect(t, c.Gateway, stateless)
 	for _, tt := range []struct{ name, text, want string }{
 		{"no YAML", "upstreams: [", ":2:"},

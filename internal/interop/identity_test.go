@@ -3,6 +3,7 @@ package interop
 import (
 	"iter"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,9 +79,16 @@ func TestPutItOnANetwork(t *testing.T) {
 		t.Errorf("this is not what the README shows:\n%s", text)
 	}
 	t.Setenv("ADDRESS", "10.0.0.11")
-	t.Setenv("REDIS_URL", "redis://127.0.0.1:6379")
-	t.Setenv("GATEHOUSE_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
-	text = blocks[3] + text
+	secrets := t.TempDir()
+	for name, secret := range map[string]string{
+		"redis-url": "redis://127.0.0.1:6379",
+		"key":       "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+	} {
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text = strings.ReplaceAll(blocks[3], "/run/secrets", secrets) + text
 	cfg, warnings, err = config.Parse("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 || cfg.Sessions.Store != session.StoreRedis {
 		t.Errorf("%v\n%v\n%s", err, warnings, text)
