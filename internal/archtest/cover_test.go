@@ -26,6 +26,9 @@ var thin = map[string]string{
 	"gateway/front/live":        "tests of gateway/front, for which it counts what runs",
 	"gateway/feature/loadskill": "tests of gateway, over catalog and policy",
 	"upstream/dialect":          "tests of the two dialects, of which it is what they share",
+	"gateway/state":             "tests of the command, which move the state of whole gateways",
+
+	"upstream/transport/stdio/sandbox": "its own tests, in processes that become programs in boxes",
 }
 
 // TestCovered checks what the other tests of make test-all cover.
