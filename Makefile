@@ -102,6 +102,7 @@ conformance: ## run the official conformance suite through the gateway (npm)
 
 bench: redis ## measure the gateway against a bare reverse proxy, and what everything on, replicas, idle streams and the console cost
 	go run ./internal/bench
+	go run ./internal/bench -rate 2000 -scenario call-100B
 	go run ./internal/bench -tls -scenario call-100B
 	go run ./internal/bench -full
 	go run ./internal/bench -full -upstreams 100 -scenario list
