@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestIssuerOfPrivateAuthority: an issuer whose certificate a company has signed is asked for
+// TestIssuerOfPrivateAuthority: an issuer with a certificate of a company is asked for
 // metadata, keys, opaque tokens and sign-ins with tls.ca_file, and for nothing without it. A file that
 // is put in place later is used without a restart.
 func TestIssuerOfPrivateAuthority(t *testing.T) {

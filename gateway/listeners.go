@@ -96,7 +96,7 @@ func closing(l net.Listener) func(context.Context) error {
 }
 
 // serverLog takes the lines that net/http writes. Everyone can cause a handshake that fails, so these
-// are counted, and are warnings for nobody.
+// are counted, and are no warnings.
 type serverLog struct {
 	log   *slog.Logger
 	count func()
@@ -199,9 +199,10 @@ func (write sample) certificates(c certificates) {
 		write("gatehouse_tls_last_renewal_successful",
 			"1 if the files of a listener's certificates could be used when they changed last, 0 if those before stay in use.",
 			truth(status.Ends[0].Problem == ""), "section", section)
-		write("gatehouse_tls_renewals_total", "Changed files of a listener's certificates, by what became of them: ok, refused.",
-			float64(status.Renewed), "section", section, "result", "ok")
-		write("gatehouse_tls_renewals_total", "Changed files of a listener's certificates, by what became of them: ok, refused.",
-			float64(status.Refused), "section", section, "result", "refused")
+		for result, n := range map[string]int{"ok": status.Renewed, "refused": status.Refused} {
+			write("gatehouse_tls_renewals_total",
+				"Changed files of a listener's certificates, by what became of them: ok, refused.",
+				float64(n), "section", section, "result", result)
+		}
 	}
 }

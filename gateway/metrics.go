@@ -78,7 +78,7 @@ func newMeters(version string, redis bool) *meters {
 		notReloaded: reloads.WithLabelValues("refused"),
 		handshakes: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_tls_handshake_failures_total",
-			Help: "Connections to listeners with TLS whose handshake failed or did not end in time; the log says why at level debug.",
+			Help: "Handshakes at listeners with TLS that failed or did not end in time; the log says why at level debug.",
 		}),
 	}
 	if redis {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestCommandsOverTLS: commands ask a gateway whose admin listener has TLS and wants client certificates.
+// TestCommandsOverTLS: commands ask an admin listener with TLS that wants client certificates.
 // They trust the certificate in the configuration, or --ca-file.
 func TestCommandsOverTLS(t *testing.T) {
 	a, other := mcptest.NewAuthority(t), mcptest.NewAuthority(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// lastRelease builds the program of the last release, whose commit the file last-release names.
+// lastRelease builds the program of the last release: the file last-release names its commit.
 func lastRelease(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("last-release")
@@ -155,7 +155,7 @@ func approve(t *testing.T, c *mcptest.Client) {
 	t.Helper()
 	question, answered := logged(t, c)
 	if answered {
-		t.Fatal("nobody is asked")
+		t.Fatal("no question was asked")
 	}
 	if err := c.Answer(deadline(t), question, `{"action":"accept","content":{"approve":true}}`); err != nil {
 		t.Fatal(err)

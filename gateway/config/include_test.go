@@ -274,10 +274,10 @@ func TestDefaultsOfUpstreams(t *testing.T) {
 // TestBoxesApart: no box has a path below one that a program may write.
 func TestBoxesApart(t *testing.T) {
 	for paths, want := range map[string]bool{
-		"read: [/srv/work/docs]": false, "read: [/srv/work]": true, "read: [/srv]": true, "write: [/srv/workshop]": true,
-		"write: [/srv/work/../work/x]": false, "write: [/var/x, /var/x/cache]": false,
+		"read: [/srv/files/docs]": false, "read: [/srv/files]": true, "read: [/srv]": true, "write: [/srv/filesystem]": true,
+		"write: [/srv/files/../files/x]": false, "write: [/var/x, /var/x/cache]": false,
 	} {
-		_, problems := parse(t, "upstreams:\n- {name: a, command: [a], sandbox: {write: [/srv/work]}}\n"+
+		_, problems := parse(t, "upstreams:\n- {name: a, command: [a], sandbox: {write: [/srv/files]}}\n"+
 			"- {name: b, command: [b], sandbox: {"+paths+"}}\n")
 		if (problems == nil) != want || !want && !strings.Contains(problems[0], "upstreams[1] (b): sandbox: ") {
 			t.Errorf("%s: %q", paths, problems)

@@ -97,7 +97,7 @@ upstreams:
 }
 
 // TestFilesOutward: files of tls begin at the directory of the configuration, have to be there for a
-// start, and are among those whose ends are told.
+// start, and their ends are reported.
 func TestFilesOutward(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gatehouse.yaml")

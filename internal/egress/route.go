@@ -32,7 +32,7 @@ type Route struct {
 	// authorities has no certificate of the gateway's: a proxy is not whom that is for.
 	authorities *tlsfiles.Renewed
 
-	host  string // whose certificate has name
+	host  string // its certificate has name
 	name  string
 	proxy func(*url.URL) (*url.URL, error)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// releases are those of Kubernetes whose schemas the manifests have to fit.
+// releases are those of Kubernetes: the manifests have to fit their schemas.
 var releases = []string{"1.35", "1.36", "1.37"}
 
 // built are the objects that kustomize has built, by kind and name, and their text.

@@ -111,7 +111,7 @@ func TestProxyOverTLS(t *testing.T) {
 }
 
 // TestProxyRefuses: a proxy that refuses has kept the call from the server. The operator reads why, and
-// nobody reads the credentials.
+// no other party reads the credentials.
 func TestProxyRefuses(t *testing.T) {
 	for status, text := range map[int]string{
 		407: "407 Proxy Authentication Required", 403: "403 Forbidden", 502: "502 Bad Gateway",

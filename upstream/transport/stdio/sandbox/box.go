@@ -26,7 +26,7 @@ const (
 	launchTime = 20 * time.Second
 )
 
-// order is what the launcher is told.
+// order has the settings of the launcher.
 type order struct {
 	Program string // the path of the executable
 	UID     int    // whom it runs as

@@ -59,7 +59,7 @@ func ofItself() []uint32 {
 		unix.SYS_SCHED_SETAFFINITY}
 }
 
-// unknown are calls whose arguments a filter does not see. They count as ones of a later kernel:
+// unknown are calls with arguments that a filter does not see. They count as ones of a later kernel:
 // programs then use others.
 func unknown() []uint32 {
 	return []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}

@@ -218,7 +218,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNetwork: without a network, a program reaches nobody, by no kind of socket; with a loopback it
+// TestNetwork: without a network, a program reaches no process, by no kind of socket; with a loopback it
 // reaches itself alone; sockets in the file system are a matter of their own.
 func TestNetwork(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
@@ -286,7 +286,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestCalls: a program in a box traces nobody, ends nobody outside, and gets no namespaces, mounts or keys.
+// TestCalls: a program in a box traces and ends no process outside, and gets no namespaces, mounts or keys.
 func TestCalls(t *testing.T) {
 	said, _ := attack(t, Config{}, "calls", strconv.Itoa(os.Getpid()))
 	const no = "operation not permitted"
@@ -468,7 +468,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfUsers: a gateway that may not is told what it needs.
+// TestRefusalsOfUsers: a gateway without the rights gets an error with what it needs.
 func TestRefusalsOfUsers(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may become another user and make networks") // gatehouse's own tests run a gateway without root
