@@ -38,12 +38,14 @@ func FuzzExcerpt(f *testing.F) {
 		"token: '${env:A}%${env:B}'"} {
 		f.Add(line, 3)
 	}
+	f.Add("A:", 9)
 	const secret = "hunter2"
 	f.Fuzz(func(t *testing.T, line string, column int) {
 		key, value, found := strings.Cut(strings.ReplaceAll(line, secret, ""), "%")
 		text := Excerpt(line, column)
-		if len([]rune(text)) > 2*len([]rune(line))+4 {
-			t.Errorf("%d bytes of %q", len(text), line)
+		// The line with a space and "…" behind it; a line break, and a caret below its last character.
+		if shown := len([]rune(line)) + 2; len([]rune(text)) > 2*shown+1 {
+			t.Errorf("%d characters for %q", len([]rune(text)), line)
 		}
 		if found && strings.HasPrefix(key, "token: ") && !strings.ContainsAny(key+value, "{[,\n") {
 			if got := Excerpt(key+secret+value, column); strings.Contains(got, secret) {
