@@ -138,7 +138,7 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 	g.reloaded.Store(status)
 	if g.file != nil {
 		l, err := g.file.Load(nil)
-		status.Revision, status.Warnings = l.Revision, l.Doubts
+		status.Revision, status.Warnings, status.Refused = l.Revision, l.Doubts, l.Refused
 		g.current.places.Store(&l.Places)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}

@@ -126,6 +126,8 @@ func (write sample) configuration(status operate.ConfigStatus) {
 		truth(status.Err == nil))
 	write("gatehouse_config_pending_restart", "Keys of the configuration file that hold only after a restart.",
 		float64(len(status.Pending)))
+	write("gatehouse_config_teams_refused", "Teams with mistakes in their files, which have what they had before.",
+		float64(len(status.Refused)))
 	write("gatehouse_config_last_reload_success_timestamp_seconds",
 		"When the configuration that holds was read, in seconds since 1970.", unixSeconds(status.Loaded))
 	write("gatehouse_config_info",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -72,6 +71,7 @@ func (g *Gateway) noteReload(l config.Loaded, before config.Config, err error) {
 	status.Tried, status.Err = time.Now(), err
 	if err == nil {
 		status.Loaded, status.Revision, status.Pending, status.Warnings = status.Tried, l.Revision, l.Pending, l.Doubts
+		status.Refused = l.Refused
 	}
 	g.reloaded.Store(&status)
 	configurationOf(g).NoteRead(l, config.ChangedSections(before, g.graph().cfg), err)
@@ -97,11 +97,10 @@ func (g *Gateway) Save(text []byte, revision string) error {
 		return err
 	}
 	before := g.graph().cfg
-	l, err := config.ReadText(g.file.Path, text, &before, os.LookupEnv)
+	l, err := g.file.LoadText(text, &before)
 	if err != nil {
 		return err
 	}
-	l.Text, l.Revision = text, config.RevisionOf(text)
 	err = g.reload(l, func() error {
 		err := configtext.Replace(g.file.Path, text, func() error { return g.file.Still(revision) })
 		if err == nil {

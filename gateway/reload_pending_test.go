@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,5 +67,42 @@ func TestReloadPendingRestart(t *testing.T) {
 	c.reload(t, deny)
 	if left := c.ReloadStatus().Pending; len(left) > 0 {
 		t.Errorf("still waiting: %v", left)
+	}
+}
+
+// TestReloadWithAMistakeOfATeam: the rest is taken, the team's server stays, and operators see why.
+func TestReloadWithAMistakeOfATeam(t *testing.T) {
+	site := newSite(t, true, one("work", saying("x")))
+	head := "admin: {listen: \"127.0.0.1:0\", api: {loopback: viewer}}\n" +
+		fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url)
+	c := startUnwatched(t, head)
+	team := filepath.Join(filepath.Dir(c.file), "crm.yaml")
+	c.reload(t, head+"include: [crm.yaml]\nteams: [{name: crm, files: [crm.yaml], local: true}]\n")
+	write := func(text string) {
+		if err := os.WriteFile(team, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf("upstreams: [{name: crm, url: %q}]\n", site.url))
+	crm := c.graph().member("crm")
+	write("upstreams: [\n")
+	if crm == nil || c.graph().member("crm") != crm {
+		t.Errorf("the server %v has become %v", crm, c.graph().member("crm"))
+	}
+	if n := numbersOf(t, c.Gateway); n["gatehouse_config_teams_refused"] != "1" {
+		t.Errorf("the metric is %s", n["gatehouse_config_teams_refused"])
+	}
+	for path, want := range map[string]string{"/readyz": `"refused_teams":["crm"]`,
+		"/api/v1/config": "the team crm keeps what it had", "/api/v1/findings": "the team crm keeps what it had"} {
+		if _, text := ask(t, c.AdminAddr().String(), path); !strings.Contains(text, want) {
+			t.Errorf("%s does not have %s: %s", path, want, text)
+		}
+	}
+	write("upstreams: []\n")
+	if c.graph().member("crm") != nil || len(c.ReloadStatus().Refused) > 0 {
+		t.Errorf("mended: %v, %q", c.graph().member("crm"), c.ReloadStatus().Refused)
 	}
 }

@@ -77,6 +77,11 @@ func (t Team) owns(file string) bool {
 	return slices.ContainsFunc(t.Files, func(pattern string) bool { return matches(pattern, filepath.Base(file)) })
 }
 
+// owners returns the teams with a file.
+func (c Config) owners(file string) []Team {
+	return slices.DeleteFunc(slices.Clone(c.Teams), func(t Team) bool { return !t.owns(file) })
+}
+
 // matches reports whether a text fits a pattern, in which * stands for anything but a slash.
 func matches(pattern, text string) bool {
 	ok, err := path.Match(pattern, text)
@@ -184,8 +189,8 @@ func checkTeams(c Config) error {
 }
 
 // include reads the files of the section include into the configuration. Their mistakes become problems of the
-// document.
-func include(c *Config, d *strictyaml.Document, src strictyaml.Source) error {
+// document. Teams that are set aside have their former texts.
+func include(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *aside) error {
 	switch {
 	case len(c.Include) == 0 || checkTeams(*c) != nil:
 		return nil
@@ -204,6 +209,7 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source) error {
 		files = append(files, found...)
 		d.Note(strictyaml.SeeDirectory(filepath.Dir(pattern)))
 	}
+	files = aside.replace(*c, files)
 	slices.Sort(files)
 	files = slices.Compact(files)
 	if len(files) > maxIncluded {
@@ -211,28 +217,30 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source) error {
 	}
 	var found []error
 	for _, file := range files {
-		data, _, this, err := strictyaml.SeeFile(file, MaxBytes)
+		data, this, err := aside.read(*c, file)
 		d.Note(this)
-		if err == nil {
-			err = adopt(c, d, src, file, data)
-		}
+		src.File, src.Data = file, data
 		if err != nil {
+			part := strictyaml.Unread(file, err)
+			aside.note(file, part.Problems())
+			d.Adopt(part, nil)
+		} else if err := adopt(c, d, src, aside); err != nil {
 			found = append(found, fmt.Errorf("include: %s: %w", file, err))
 		}
 	}
-	return errors.Join(found...)
+	return errors.Join(append(found, aside.check(*c)...)...)
 }
 
 // adopt reads one included file.
-func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, file string, data []byte) error {
+func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *aside) error {
 	team := Team{Local: true}
-	src.File, src.Data, src.Least, src.Example = file, data, "upstreams, policy or views", "upstreams: []"
+	src.Least, src.Example = "upstreams, policy or views", "upstreams: []"
 	src.Inherit.Of = d
 	if len(c.Teams) > 0 {
-		owners := slices.DeleteFunc(slices.Clone(c.Teams), func(t Team) bool { return !t.owns(file) })
+		owners := c.owners(src.File)
 		switch len(owners) {
 		case 0:
-			d.Doubt(fmt.Errorf("include: %s is left out: no team has such a file", file))
+			d.Doubt(fmt.Errorf("include: %s is left out: no team has such a file", src.File))
 			return nil
 		case 1:
 		default:
@@ -247,6 +255,7 @@ func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, file string
 	part := strictyaml.Decode(src, &f)
 	if len(c.Teams) > 0 {
 		part.Check(team.check(f))
+		aside.note(src.File, part.Problems())
 	}
 	d.Adopt(part, map[string]int{
 		"upstreams":    len(c.Upstreams),
@@ -256,7 +265,7 @@ func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, file string
 	c.Upstreams = append(c.Upstreams, f.Upstreams...)
 	c.Policy.Rules = append(c.Policy.Rules, f.Policy.Rules...)
 	c.Views = append(c.Views, f.Views...)
-	c.Included = append(c.Included, file)
+	c.Included = append(c.Included, src.File)
 	return nil
 }
 

@@ -180,6 +180,97 @@ func TestTeamsAreBound(t *testing.T) {
 	}
 }
 
+// TestMistakeOfATeam: it stops no other team, and takes nothing from its own that ran.
+func TestMistakeOfATeam(t *testing.T) {
+	const (
+		teams = "teams: [{name: crm, files: [crm*.yaml]}, {name: mail, files: [mail.yaml]}]\n"
+		good  = "upstreams: [{name: crm, url: https://crm.example}]\n"
+		mail  = "upstreams: [{name: mail, url: https://mail.example}]\n"
+	)
+	write := func(at, name, text string) {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(at), "conf.d", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ name, bad, problem string }{
+		{"no YAML", "upstreams: [\n", "crm.yaml:"},
+		{"unknown key", "upstream: []\n", `unknown key "upstream"`},
+		{"invalid", "upstreams: [{name: crm, url: gopher://x}]\n", "url"},
+		{"not the team's", "upstreams: [{name: mail, url: https://x.example}]\n", "the team crm may have crm, crm-*"},
+		{"a secret", "upstreams: [{name: crm, url: https://x.example, headers: {A: \"${env:HOME}\"}}]\n", "env:HOME"},
+		{"unreadable", "", "cannot be read"},
+		{"a second file", "upstreams: [{name: crm, url: https://b.example}]\n", `is called "crm" already`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at := files(t, map[string]string{"gatehouse.yaml": ownFile + teams,
+				"conf.d/crm.yaml": good, "conf.d/mail.yaml": mail})
+			f := &File{Path: at}
+			l, err := f.Load(nil)
+			if err != nil || len(l.Refused) != 0 {
+				t.Fatal(err, l.Refused)
+			}
+			running := l.Config
+			bad := map[bool]string{true: "crm-eu.yaml", false: "crm.yaml"}[tt.name == "a second file"]
+			if tt.bad == "" { // a directory is no file
+				os.Remove(filepath.Join(filepath.Dir(at), "conf.d", bad))
+				if err := os.Mkdir(filepath.Join(filepath.Dir(at), "conf.d", bad), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				write(at, bad, tt.bad)
+			}
+			write(at, "mail.yaml", strings.ReplaceAll(mail, "mail.example", "new.example"))
+			for range 2 { // the second time, what it had is still known
+				l, err = f.Load(&running)
+				if err != nil || !slices.Equal(l.Refused, []string{"crm"}) {
+					t.Fatalf("a reload: %v, refused %q", err, l.Refused)
+				}
+				if u := l.Config.Upstreams; len(u) != 3 || u[1].URL != "https://crm.example" || u[2].URL != "https://new.example" {
+					t.Errorf("a reload has %+v", u)
+				}
+			}
+			if len(l.Doubts) == 0 || !strings.Contains(l.Doubts[0].String(), tt.problem) ||
+				!strings.HasSuffix(l.Doubts[0].Message, ": the team crm keeps what it had") {
+				t.Errorf("doubts %v", l.Doubts)
+			}
+			if l, err = (&File{Path: at}).Load(nil); err != nil ||
+				!slices.Equal(l.Config.UpstreamNames(), []string{"main", "mail"}) ||
+				!strings.HasSuffix(l.Warnings[0].Message, ": the team crm is left out") {
+				t.Errorf("a start: %v, %q, %v", err, l.Config.UpstreamNames(), l.Warnings)
+			}
+			if _, err := Read(at, nil); err == nil {
+				t.Error("a check finds nothing")
+			}
+			os.Remove(filepath.Join(filepath.Dir(at), "conf.d", bad))
+			write(at, bad, map[bool]string{true: "upstreams: []\n", false: good}[tt.name == "a second file"])
+			if !f.Changed() {
+				f.Changed() // it waits for a file that is being written
+			}
+			if l, err = f.Load(&running); err != nil || len(l.Refused) != 0 {
+				t.Errorf("mended: %v, refused %q", err, l.Refused)
+			}
+		})
+	}
+}
+
+// TestMistakeOfATeamStops: a start is refused when rules that are left out might be about upstreams that stay, and
+// when the main file has mistakes, too.
+func TestMistakeOfATeamStops(t *testing.T) {
+	for own, want := range map[string]string{
+		"upstreams: [{name: crm, url: https://crm.example}]\n": "as it may have rules about the upstream crm",
+		"listen: nowhere\n": "listen",
+	} {
+		at := files(t, map[string]string{
+			"gatehouse.yaml":  "include: [conf.d/*.yaml]\nteams: [{name: crm, files: [crm.yaml]}]\n" + own,
+			"conf.d/crm.yaml": "policy: {rules: [{name: crm, deny: [\"tools:crm/*\"]}\n",
+		})
+		_, err := (&File{Path: at}).Load(nil)
+		if err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "crm.yaml") {
+			t.Errorf("%s: %v", own, err)
+		}
+	}
+}
+
 // TestFilesOfNoTeam: a file that no team owns is left out, and says so; two teams own nothing together.
 func TestFilesOfNoTeam(t *testing.T) {
 	at := files(t, map[string]string{

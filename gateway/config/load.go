@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -48,6 +49,7 @@ type Loaded struct {
 	Config   Config
 	Warnings []Problem
 	Doubts   []Problem         // probable mistakes, except API keys, which are findings of their own
+	Refused  []string          // teams with mistakes in their files, which have what they had before
 	Pending  []Problem         // the keys that wait for a restart, as warnings, too
 	Revision string            // the first digits of the file's SHA-256
 	Places   map[string]string // of the rules of policy by their names, file:line
@@ -59,9 +61,9 @@ type Loaded struct {
 
 // Read is Load with a full result. If holds, the current configuration, is given, keys that only a
 // restart can change stay as they are there.
-func Read(file string, holds *Config) (Loaded, error) { return (&File{Path: file}).read(holds) }
+func Read(file string, holds *Config) (Loaded, error) { return (&File{Path: file}).read(holds, nil) }
 
-func (f *File) read(holds *Config) (Loaded, error) {
+func (f *File) read(holds *Config, aside *aside) (Loaded, error) {
 	data, _, this, err := strictyaml.SeeFile(f.Path, MaxBytes)
 	if err != nil {
 		return Loaded{files: []strictyaml.Seen{this}}, unreadable(f.Path, err)
@@ -70,7 +72,7 @@ func (f *File) read(holds *Config) (Loaded, error) {
 	if f.AllowUnknown {
 		src.Ignore = ignoreLater
 	}
-	l, err := readText(src, holds)
+	l, err := readText(src, holds, aside)
 	l.files = append(l.files, this)
 	l.Text, l.Revision = data, RevisionOf(data)
 	return l, err
@@ -107,21 +109,21 @@ func LoadText(name string, data []byte) (Loaded, error) {
 
 // ReadText is Read for a text in memory; env has the values of references to the environment.
 func ReadText(file string, data []byte, holds *Config, env func(string) (string, bool)) (l Loaded, err error) {
-	return readText(strictyaml.Source{File: file, Data: data, Env: env}, holds)
+	return readText(strictyaml.Source{File: file, Data: data, Env: env}, holds, nil)
 }
 
-func readText(src strictyaml.Source, holds *Config) (l Loaded, err error) {
+func readText(src strictyaml.Source, holds *Config, aside *aside) (l Loaded, err error) {
 	dir, err := filepath.Abs(filepath.Dir(src.File))
 	if err != nil {
 		return l, &Error{Problems: []Problem{{File: src.File, Message: "its directory is not known: " + err.Error()}}}
 	}
 	src.Dir = dir
 	var cfg Config
-	d := decodeConfig(src, &cfg)
+	d := decodeConfig(src, &cfg, aside)
 	problems := d.Problems()
 	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()),
 		func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
-	l.document, l.Warnings, l.files = d, d.Warnings(), d.Files()
+	l.document, l.Warnings, l.files, l.Config.Teams = d, d.Warnings(), d.Files(), cfg.Teams
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
 	}
@@ -196,7 +198,7 @@ func ReadBlindly(file string, data []byte, known func(string) (string, bool)) (l
 func readBlindly(src strictyaml.Source) (l Loaded, err error) {
 	src.Blind = true
 	file, data := src.File, src.Data
-	d := decodeConfig(src, &l.Config)
+	d := decodeConfig(src, &l.Config, nil)
 	texts := map[string][][]byte{file: bytes.Split(data, []byte("\n"))}
 	refers := func(p Problem) bool {
 		lines, read := texts[p.File]
@@ -244,7 +246,7 @@ func ignoreFormer(address, key string) string {
 	return ""
 }
 
-func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
+func decodeConfig(src strictyaml.Source, cfg *Config, aside *aside) *strictyaml.Document {
 	src.Least, src.Example = "upstreams", "listen: "+defaultListen
 	const client = "this is a client's file: gatehouse init --from FILE makes a configuration of it"
 	src.Foreign = map[string]string{"mcpServers": client, "mcp_servers": client, "servers": client,
@@ -254,7 +256,7 @@ func decodeConfig(src strictyaml.Source, cfg *Config) *strictyaml.Document {
 	}
 	src.Inherit = strictyaml.Inheritance{Section: "defaults", List: "upstreams", Suits: inherits}
 	d := strictyaml.Decode(src, cfg)
-	d.Check(include(cfg, d, src))
+	d.Check(include(cfg, d, src, aside))
 	d.Check(cfg.Validate())
 	d.Doubt(errors.Join(cfg.doubts(), secretDoubt(*cfg, d.FromEnvironment())))
 	return d
@@ -275,22 +277,60 @@ type File struct {
 	// configuration of a later release.
 	AllowUnknown bool
 
-	mu    sync.Mutex        // guards the fields below
-	files []strictyaml.Seen // at the last load
-	last  []strictyaml.Seen // at the last look
+	mu       sync.Mutex        // guards the fields below
+	files    []strictyaml.Seen // at the last load
+	last     []strictyaml.Seen // at the last look
+	included map[string][]byte // at the last load without an error, by name
 }
 
 // Load reads the file. For a gateway that is to start (holds is nil), it checks the files and directories
-// that the file names, too.
+// that the file names, too. Where only files of teams have mistakes, these teams keep what they had at the last
+// load, which is nothing at the first one, and the mistakes become doubts.
 func (f *File) Load(holds *Config) (Loaded, error) {
-	l, err := f.read(holds)
-	if err == nil && holds == nil {
-		err = l.checkFiles()
-	}
+	l, err := f.load(func(aside *aside) (Loaded, error) {
+		l, err := f.read(holds, aside)
+		if err == nil && holds == nil {
+			err = l.checkFiles()
+		}
+		return l, err
+	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.files = l.files
 	return l, err
+}
+
+// LoadText is Load for a text that is to replace that of the file.
+func (f *File) LoadText(text []byte, holds *Config) (Loaded, error) {
+	l, err := f.load(func(aside *aside) (Loaded, error) {
+		return readText(strictyaml.Source{File: f.Path, Data: text, Env: os.LookupEnv}, holds, aside)
+	})
+	l.Text, l.Revision = text, RevisionOf(text)
+	return l, err
+}
+
+// load reads the configuration until no team is to be set aside.
+func (f *File) load(read func(*aside) (Loaded, error)) (Loaded, error) {
+	f.mu.Lock()
+	aside := &aside{map[string]bool{}, f.included, map[string][]byte{}, map[string]bool{}}
+	f.mu.Unlock()
+	first, err := read(aside)
+	l, mistakes := first, []Problem(nil)
+	for err != nil {
+		found := aside.add(l.Config, err)
+		if found == nil {
+			return first, err
+		}
+		mistakes = append(mistakes, found...)
+		l, err = read(aside)
+	}
+	l.files = first.files // those on disk
+	l.Warnings, l.Doubts = append(mistakes, l.Warnings...), append(mistakes, l.Doubts...)
+	l.Refused = slices.Sorted(maps.Keys(aside.teams))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.included = aside.now
+	return l, nil
 }
 
 // Still returns an error if the file has another revision.
@@ -380,7 +420,7 @@ func Operators(file string) (Admin, error) {
 		return Admin{}, unreadable(file, err)
 	}
 	var cfg Config
-	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: os.LookupEnv}, &cfg)
+	d := decodeConfig(strictyaml.Source{File: file, Data: data, Dir: dir, Env: os.LookupEnv}, &cfg, nil)
 	problems := slices.DeleteFunc(d.Problems(),
 		func(p Problem) bool { return p.Path != "" && !strings.HasPrefix(p.Path, "admin.") })
 	cfg.resolvePaths(dir)

@@ -45,6 +45,8 @@ type ConfigStatus struct {
 	Pending []config.Problem `json:"-"`
 	// Warnings are probable mistakes in the current configuration.
 	Warnings []config.Problem `json:"-"`
+	// Refused are the teams with mistakes in their files. They have what they had before.
+	Refused []string `json:"refused_teams,omitempty"`
 }
 
 // State describes the configuration in force.

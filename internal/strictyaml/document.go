@@ -99,6 +99,11 @@ func Decode(src Source, target any) *Document {
 	return d
 }
 
+// Unread is the document of a file that cannot be read.
+func Unread(file string, err error) *Document {
+	return &Document{src: Source{File: file}, problems: []placed{{message: "cannot be read: " + err.Error()}}}
+}
+
 // Adopt takes over what another document says of its lists. Their elements follow those of the lists with the
 // same keys here, such as "policy.rules": from has how many there were.
 func (d *Document) Adopt(part *Document, from map[string]int) {
