@@ -65,6 +65,11 @@ func (t Team) upstreams() []string {
 	return []string{t.Name, t.Name + "-*"}
 }
 
+// gives reports whether an upstream of the team may have a name.
+func (t Team) gives(name string) bool {
+	return slices.ContainsFunc(t.upstreams(), func(p string) bool { return matches(p, name) })
+}
+
 // meets reports whether an upstream may have a name of both teams.
 func (t Team) meets(other Team) bool {
 	return slices.ContainsFunc(t.upstreams(), func(mine string) bool {
@@ -78,8 +83,8 @@ func (t Team) owns(file string) bool {
 }
 
 // owners returns the teams with a file.
-func (c Config) owners(file string) []Team {
-	return slices.DeleteFunc(slices.Clone(c.Teams), func(t Team) bool { return !t.owns(file) })
+func owners(teams []Team, file string) []Team {
+	return slices.DeleteFunc(slices.Clone(teams), func(t Team) bool { return !t.owns(file) })
 }
 
 // matches reports whether a text fits a pattern, in which * stands for anything but a slash.
@@ -98,7 +103,7 @@ func (t Team) check(f fragment) error {
 	var found problems.List
 	for i, u := range f.Upstreams {
 		at := UpstreamKey(i, u)
-		found.When(!slices.ContainsFunc(t.upstreams(), func(p string) bool { return matches(p, u.Name) }),
+		found.When(!t.gives(u.Name),
 			"%s: name: the team %s may have %s", at, t.Name, strings.Join(t.upstreams(), ", "))
 		found.When(!t.Local && (len(u.Command) > 0 || u.Skills != ""),
 			"%s: the team %s may have servers at a url alone: local would let it have programs and directories", at, t.Name)
@@ -197,6 +202,14 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *as
 	case src.Dir == "":
 		return errors.New("include: other files are not read here: gatehouse check reads them on their machine")
 	}
+	if aside != nil {
+		aside.owner = func(file string) string {
+			if owners := owners(c.Teams, file); len(owners) == 1 {
+				return owners[0].Name
+			}
+			return ""
+		}
+	}
 	var files []string
 	for _, pattern := range c.Include {
 		if !filepath.IsAbs(pattern) {
@@ -209,38 +222,50 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *as
 		files = append(files, found...)
 		d.Note(strictyaml.SeeDirectory(filepath.Dir(pattern)))
 	}
-	files = aside.replace(*c, files)
+	files = aside.replace(files)
 	slices.Sort(files)
 	files = slices.Compact(files)
 	if len(files) > maxIncluded {
 		return fmt.Errorf("include: %d files are more than %d", len(files), maxIncluded)
 	}
-	var found []error
+	var found problems.List
 	for _, file := range files {
-		data, this, err := aside.read(*c, file)
-		d.Note(this)
-		src.File, src.Data = file, data
-		if err != nil {
-			part := strictyaml.Unread(file, err)
-			aside.note(file, part.Problems())
-			d.Adopt(part, nil)
-		} else if err := adopt(c, d, src, aside); err != nil {
-			found = append(found, fmt.Errorf("include: %s: %w", file, err))
+		if err := adopt(c, d, src, file, aside); err != nil {
+			found.Add("include: %s: %w", file, err)
 		}
 	}
-	return errors.Join(append(found, aside.check(*c)...)...)
+	for i, t := range c.Teams {
+		for _, u := range c.Upstreams {
+			found.When(aside.leftOut(t.Name) && t.gives(u.Name),
+				"teams[%d]: is not left out for its mistakes, as it may have rules about the upstream %s", i, u.Name)
+		}
+	}
+	return found.Err()
 }
 
 // adopt reads one included file.
-func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *aside) error {
+func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, file string, aside *aside) error {
+	data, former := aside.text(file)
+	if !former {
+		var this strictyaml.Seen
+		var err error
+		data, _, this, err = strictyaml.SeeFile(file, MaxBytes)
+		d.Note(this)
+		if err != nil {
+			part := strictyaml.Unread(file, err)
+			aside.note(file, nil, part.Problems())
+			d.Adopt(part, nil)
+			return nil
+		}
+	}
 	team := Team{Local: true}
-	src.Least, src.Example = "upstreams, policy or views", "upstreams: []"
+	src.File, src.Data, src.Least, src.Example = file, data, "upstreams, policy or views", "upstreams: []"
 	src.Inherit.Of = d
 	if len(c.Teams) > 0 {
-		owners := c.owners(src.File)
+		owners := owners(c.Teams, file)
 		switch len(owners) {
 		case 0:
-			d.Doubt(fmt.Errorf("include: %s is left out: no team has such a file", src.File))
+			d.Doubt(fmt.Errorf("include: %s is left out: no team has such a file", file))
 			return nil
 		case 1:
 		default:
@@ -255,8 +280,8 @@ func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *asid
 	part := strictyaml.Decode(src, &f)
 	if len(c.Teams) > 0 {
 		part.Check(team.check(f))
-		aside.note(src.File, part.Problems())
 	}
+	aside.note(file, data, part.Problems())
 	d.Adopt(part, map[string]int{
 		"upstreams":    len(c.Upstreams),
 		"policy.rules": len(c.Policy.Rules),
@@ -265,7 +290,7 @@ func adopt(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *asid
 	c.Upstreams = append(c.Upstreams, f.Upstreams...)
 	c.Policy.Rules = append(c.Policy.Rules, f.Policy.Rules...)
 	c.Views = append(c.Views, f.Views...)
-	c.Included = append(c.Included, src.File)
+	c.Included = append(c.Included, file)
 	return nil
 }
 

@@ -123,7 +123,7 @@ func readText(src strictyaml.Source, holds *Config, aside *aside) (l Loaded, err
 	problems := d.Problems()
 	l.Doubts = slices.DeleteFunc(d.Locate(cfg.doubts()),
 		func(p Problem) bool { return strings.HasPrefix(p.Path, "auth.keys") })
-	l.document, l.Warnings, l.files, l.Config.Teams = d, d.Warnings(), d.Files(), cfg.Teams
+	l.document, l.Warnings, l.files = d, d.Warnings(), d.Files()
 	if len(problems) > 0 {
 		return l, &Error{Problems: problems}
 	}
@@ -312,12 +312,12 @@ func (f *File) LoadText(text []byte, holds *Config) (Loaded, error) {
 // load reads the configuration until no team is to be set aside.
 func (f *File) load(read func(*aside) (Loaded, error)) (Loaded, error) {
 	f.mu.Lock()
-	aside := &aside{map[string]bool{}, f.included, map[string][]byte{}, map[string]bool{}}
+	aside := newAside(f.included)
 	f.mu.Unlock()
 	first, err := read(aside)
 	l, mistakes := first, []Problem(nil)
 	for err != nil {
-		found := aside.add(l.Config, err)
+		found := aside.add(err)
 		if found == nil {
 			return first, err
 		}
