@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
@@ -19,8 +20,8 @@ type (
 		Groups []struct {
 			Name  string
 			Rules []struct {
-				Alert, Expr, For    string
-				Labels, Annotations labels
+				Alert, Record, Expr, For string
+				Labels, Annotations      labels
 			}
 		}
 	}
@@ -40,7 +41,7 @@ func TestDeployMonitoring(t *testing.T) {
 	alerts := strictly[ruleFile](t, "prometheus/alerts.yaml")[0]
 	rules := strictly[object[ruleFile]](t, monitoringDir+"rules.yaml")[0]
 	if !reflect.DeepEqual(rules.Spec, alerts) {
-		t.Error("the alerts of the Operator are not those of prometheus/alerts.yaml, two spaces further to the right")
+		t.Error("the alerts of the Operator are not those of prometheus/alerts.yaml")
 	}
 	app := strictly[object[deployment]](t, baseDir+"deployment.yaml")[0].Spec
 	pods := app.Template.Metadata
@@ -90,5 +91,34 @@ func TestDeployMonitoring(t *testing.T) {
 	}
 	if !slices.Equal(told, there) {
 		t.Errorf("docs/metrics.md tells of %q, and the alerts are %q", told, there)
+	}
+	checkRunbooks(t, alerts)
+}
+
+// checkRunbooks: each alert links to its runbook, and each runbook is that of an alert, in the same order.
+func checkRunbooks(t *testing.T, alerts ruleFile) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(deployDir, "../docs/runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	books := strings.Split(string(page), "\n## ")[1:]
+	if len(books) != len(alerts.Groups[0].Rules) {
+		t.Fatalf("%d runbooks for %d alerts", len(books), len(alerts.Groups[0].Rules))
+	}
+	for i, r := range alerts.Groups[0].Rules {
+		title, text, _ := strings.Cut(books[i], "\n")
+		if title != r.Alert {
+			t.Errorf("the runbook of %s is %s", r.Alert, title)
+		}
+		const site = "https://github.com/gatehouse-mcp/gatehouse/blob/main/docs/runbooks.md#"
+		if link := r.Annotations["runbook_url"]; link != site+strings.ToLower(r.Alert) {
+			t.Errorf("%s links to %q", r.Alert, link)
+		}
+		for _, part := range []string{"\n**Means.** ", "\n**See.** ", "\n**Do.** "} {
+			if strings.Count(text, part) != 1 {
+				t.Errorf("the runbook of %s has %d times %q", r.Alert, strings.Count(text, part), part)
+			}
+		}
 	}
 }

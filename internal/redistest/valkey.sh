@@ -1,36 +1,4 @@
 #!/bin/sh
-# Prints the path of a valkey-server for the tests: that of PATH, or else Debian's, which is
-# unpacked into .cache/valkey of this checkout. Nothing of the system is changed, so it needs
-# no root; the libraries that it needs are those of redis-server.
+# Prints the path of a valkey-server for the tests. The libraries that it needs are those of redis-server.
 set -eu
-
-if command -v valkey-server; then exit 0; fi
-
-cache=$(cd "$(dirname "$0")/../.." && pwd)/.cache/valkey
-program=$cache/root/usr/bin/valkey-server
-
-ID=none VERSION_CODENAME=none
-[ ! -r /etc/os-release ] || . /etc/os-release
-if [ ! -x "$program" ]; then
-  if [ "$ID" != debian ] || ! command -v apt-get >/dev/null; then
-    echo "The tests over Valkey need valkey-server in PATH: install it with your system's packages. Its service need not run." >&2
-    exit 1
-  fi
-  suite=$VERSION_CODENAME
-  [ "$suite" != bookworm ] || suite=bookworm-backports # Debian 12 itself is older than Valkey
-
-  # apt with lists and a cache of its own; that the packages are Debian's it checks as ever.
-  rm -rf "$cache"
-  mkdir -p "$cache/lists/partial" "$cache/archives/partial" "$cache/parts"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main" >"$cache/sources.list"
-  apt() {
-    apt-get -qq -o "Dir::Etc::SourceList=$cache/sources.list" -o "Dir::Etc::SourceParts=$cache/parts" -o "Dir::State::Lists=$cache/lists" \
-      -o "Dir::Cache=$cache" -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3 -o APT::Update::Error-Mode=any "$@" >&2
-  }
-  apt update
-  (cd "$cache/archives" && apt download valkey-server valkey-tools)
-  for package in "$cache"/archives/*.deb; do dpkg -x "$package" "$cache/new"; done
-  mv "$cache/new" "$cache/root"
-fi
-"$program" --version >&2 # a library that is missing ends this here
-echo "$program"
+BACKPORTS=bookworm exec "$(dirname "$0")/debian.sh" valkey-server valkey-server valkey-tools # Debian 12 itself is older than Valkey

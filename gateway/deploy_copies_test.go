@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the copies below deploy")
+
+// TestDeployCopies holds each file below deploy that is made of another one to its source. Charts and
+// kustomizations cannot read files outside of their directory.
+func TestDeployCopies(t *testing.T) {
+	alerts := read(t, "prometheus/alerts.yaml")
+	_, groups, _ := bytes.Cut(alerts, []byte("\ngroups:"))
+	rules := "groups:" + strings.ReplaceAll(string(groups), "\n", "\n  ")
+	for file, want := range map[string][]byte{
+		monitoringDir + "rules.yaml": []byte(`# The rules of deploy/prometheus/alerts.yaml, as the Prometheus Operator takes them.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: gatehouse
+  labels: {app.kubernetes.io/name: gatehouse}
+spec:
+  ` + strings.TrimRight(rules, " ")),
+	} {
+		if *update {
+			if err := os.WriteFile(filepath.Join(deployDir, file), want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if !bytes.Equal(read(t, file), want) {
+			t.Errorf("deploy/%s is out of date: go test ./gateway -run TestDeployCopies -update writes it", file)
+		}
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
