@@ -17,7 +17,7 @@ type Kind struct {
 }
 
 // Kinds returns all kinds of keys. A change of a format that replicas of the last release cannot read needs a new
-// version here, with another prefix, such as "r2:", or a version in the value. docs/operations.md has the same list.
+// version here, with another prefix, such as "r2:", or a version in the value. docs/upgrading.md has the same list.
 func Kinds() []Kind {
 	return []Kind{
 		{"h:", 1, "the owner of a session"},

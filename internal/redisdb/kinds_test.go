@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// TestKinds: each kind of keys can be told from all others, and docs/operations.md has it with its version.
+// TestKinds: each kind of keys can be told from all others, and docs/upgrading.md has it with its version.
 func TestKinds(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/upgrading.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is taken for %s", k.Prefix, found.Prefix)
 		}
 		if row := fmt.Sprintf("| `%s` | %d | %s |", k.Prefix, k.Version, k.What); !strings.Contains(string(page), row) {
-			t.Errorf("docs/operations.md has no row %s", row)
+			t.Errorf("docs/upgrading.md has no row %s", row)
 		}
 	}
 }
