@@ -20,13 +20,16 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak clean
+.PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/gatehouse
 	go build -o bin/gatehouse ./cmd/gatehouse
+
+site: ## build the documentation as a site in .cache/site
+	cd docs/site && go tool hugo --panicOnWarning --noBuildLock --destination ../../.cache/site
 
 run: build ## build and run the demo: a gateway with three servers behind it
 	bin/gatehouse demo

@@ -46,8 +46,10 @@ type Fixed struct {
 
 // Registration is the section "auth.server.registration".
 type Registration struct {
+	// CIMD takes clients by documents at the URLs that are their ids (OAuth Client ID Metadata Documents).
 	CIMD CIMD `yaml:"cimd"`
-	DCR  DCR  `yaml:"dcr"`
+	// DCR takes clients that register themselves (RFC 7591).
+	DCR DCR `yaml:"dcr"`
 }
 
 // CIMD is the section "auth.server.registration.cimd": clients that have the URL of a document as their id.
