@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newInit(), newServe(), newCheck(), newSchema(), newDiscover(),
+	root.AddCommand(newInit(), newConnect(), newServe(), newCheck(), newSchema(), newDiscover(),
 		newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
 		newUpstreams(), newStatus(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -19,8 +20,10 @@ import (
 )
 
 const (
-	// lockTime is how long the file of another process is waited for, which may be about to end.
+	// lockTime is how long the file of another process is waited for, which may be about to end; stepTime is that
+	// for a shared file, which others have for a step.
 	lockTime = time.Second
+	stepTime = 10 * time.Second
 	// batchTime is how long a write waits for others, which then share one write to the disk.
 	batchTime = time.Millisecond
 	// mostInFile bounds the file, in bytes.
@@ -39,12 +42,17 @@ const (
 	probeName  = "probe" // a sealed text, which tells whether the keys are those of the file
 )
 
-// File keeps values of a process alone, which outlive it: in a file for its owner alone, sealed as in
-// Redis. What is written is on the disk. It is safe for concurrent use.
+// ErrInUse is the error of OpenFile for a file that another process has open.
+var ErrInUse = errors.New("in use by another process")
+
+// File keeps values that outlive a process: in a file for its owner alone, sealed as in Redis. What is
+// written is on the disk. It is safe for concurrent use.
 type File struct {
-	db   *bbolt.DB
 	path string
 	most int64 // bytes
+
+	mu sync.Mutex // of a shared file: held in each step
+	db *bbolt.DB  // nil between the steps of a shared file
 }
 
 // OpenFile opens a file, or makes it if there is none. It refuses one that another process uses, that is
@@ -75,6 +83,35 @@ func OpenFile(path string, key *seal.Key) (*File, error) {
 func damaged(path string, err error) error {
 	return fmt.Errorf("the state file %s is damaged (%w): nothing was changed; take it away, and restore a backup with gatehouse state import or begin without accounts and grants",
 		path, err)
+}
+
+// ShareFile is OpenFile for a file that several processes use at a time: each step opens it, and waits for
+// those of others, up to ten seconds.
+func ShareFile(path string, key *seal.Key) (f *File, err error) {
+	for until := time.Now().Add(stepTime); ; {
+		if f, err = OpenFile(path, key); !errors.Is(err, ErrInUse) || time.Now().After(until) {
+			break
+		}
+	}
+	if err == nil {
+		err, f.db = f.db.Close(), nil
+	}
+	return f, err
+}
+
+// step runs a transaction, with the file open.
+func (f *File) step(run func(*bbolt.DB, func(*bbolt.Tx) error) error, what func(*bbolt.Tx) error) error {
+	if f.db != nil {
+		return run(f.db, what)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: stepTime})
+	if err != nil {
+		return err
+	}
+	db.MaxBatchDelay = batchTime
+	return errors.Join(run(db, what), db.Close())
 }
 
 // makeFile makes a file that is whole as soon as it is there.
@@ -137,7 +174,7 @@ func (f *File) open(key *seal.Key) (err error) {
 	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: lockTime})
 	switch {
 	case errors.Is(err, bolt.ErrTimeout):
-		return fmt.Errorf("the state file %s is in use by another process: stop it first, or give this one a state.directory of its own", f.path)
+		return fmt.Errorf("the state file %s is %w: stop it first, or give this one a state.directory of its own", f.path, ErrInUse)
 	case err != nil:
 		if failed, ok := errors.AsType[*fs.PathError](err); ok {
 			return fmt.Errorf("the state file: %w", failed)
@@ -196,11 +233,16 @@ func (f *File) verify(tx *bbolt.Tx, key *seal.Key) error {
 func (f *File) Path() string { return f.path }
 
 // Close closes the file, for another process. It may be called twice.
-func (f *File) Close() error { return f.db.Close() }
+func (f *File) Close() error {
+	if f.db == nil {
+		return nil
+	}
+	return f.db.Close()
+}
 
 // change runs what in one step, and returns when it is on the disk. It may run it twice.
 func (f *File) change(what func(tx *bbolt.Tx) error) error {
-	err := f.db.Batch(func(tx *bbolt.Tx) error {
+	err := f.step((*bbolt.DB).Batch, func(tx *bbolt.Tx) error {
 		if err := what(tx); err != nil {
 			return err
 		}
@@ -214,7 +256,7 @@ func (f *File) change(what func(tx *bbolt.Tx) error) error {
 
 // fits returns an error if the file is as large as it may be.
 func (f *File) fits(tx *bbolt.Tx) error {
-	free := int64(f.db.Stats().FreePageN) * int64(f.db.Info().PageSize)
+	free := int64(tx.DB().Stats().FreePageN) * int64(tx.DB().Info().PageSize)
 	if used := tx.Size() - free; used > f.most {
 		return fmt.Errorf("it has %d bytes, and may have %d", used, f.most)
 	}

@@ -18,7 +18,7 @@ type kept struct {
 }
 
 func (k kept) get(_ context.Context, name string) (value []byte, err error) {
-	err = k.file.db.View(func(tx *bbolt.Tx) error {
+	err = k.file.step((*bbolt.DB).View, func(tx *bbolt.Tx) error {
 		e, ok := find(tx, k.room, name, time.Now())
 		if !ok {
 			return ErrNone

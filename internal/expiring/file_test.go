@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,54 @@ func openFile(t *testing.T, path string, key *seal.Key) *expiring.File {
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
+}
+
+func shareFile(t *testing.T, path string) *expiring.File {
+	t.Helper()
+	f, err := expiring.ShareFile(path, newKey(t, secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestShareFile: what one has kept the others find, and of all who add a value at a time, one does. Who wants the
+// file alone has to wait for no more than a step.
+func TestShareFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shared.db")
+	var stores []*expiring.Store
+	for range 4 {
+		stores = append(stores, expiring.New(expiring.Base{File: shareFile(t, path)}, newKey(t, secret), "s", 100))
+	}
+	var wg sync.WaitGroup
+	var added atomic.Int32
+	for i, s := range stores {
+		wg.Go(func() {
+			for n := range 10 {
+				if first, err := s.Add(t.Context(), fmt.Sprint(n), []byte{byte(i)}, time.Hour); err != nil {
+					t.Error(err)
+				} else if first {
+					added.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if added.Load() != 10 {
+		t.Errorf("%d values were added, want 10", added.Load())
+	}
+	if ok, err := stores[0].Swap(t.Context(), "3", []byte("x"), []byte("y"), time.Hour); ok || err != nil {
+		t.Error("another value was swapped", err)
+	}
+	if err := stores[0].Put(t.Context(), "3", []byte("new"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := stores[1].Get(t.Context(), "3"); err != nil || string(got) != "new" {
+		t.Errorf("another one has %q %v", got, err)
+	}
+	openFile(t, path, newKey(t, secret))
 }
 
 // TestFileLasts: what is kept is there in the next process, until it ends. What has ended leaves the file with

@@ -130,7 +130,7 @@ func (s replicated) items(ctx context.Context, room string) (all []Item, err err
 
 func (k kept) items() (all []Item, err error) {
 	now := time.Now()
-	err = k.file.db.View(func(tx *bbolt.Tx) error {
+	err = k.file.step((*bbolt.DB).View, func(tx *bbolt.Tx) error {
 		for name, e := range each(tx, k.room, now) {
 			all = append(all, Item{Room: k.room, Name: name, Until: e.until, Value: append([]byte{}, e.value...)})
 		}
@@ -157,7 +157,7 @@ func each(tx *bbolt.Tx, room string, now time.Time) iter.Seq2[string, entry] {
 }
 
 func (f *File) replace(rooms []string, items []Item) error {
-	err := f.db.Update(func(tx *bbolt.Tx) error {
+	err := f.step((*bbolt.DB).Update, func(tx *bbolt.Tx) error {
 		for _, room := range rooms {
 			for _, r := range []string{room, ownersPrefix + room} {
 				for _, name := range under(tx, r, "") {

@@ -37,8 +37,13 @@ type Base struct {
 	File  *File
 }
 
-// Brief is the base of what need not outlive a process without replicas: never a file.
-func (b Base) Brief() Base { return Base{Redis: b.Redis} }
+// Brief is the base of what need not outlive a process without replicas: no file, unless others share it.
+func (b Base) Brief() Base {
+	if b.File != nil && b.File.db == nil {
+		return b
+	}
+	return Base{Redis: b.Redis}
+}
 
 // share is the part of most that one owner may have.
 const share = 50

@@ -53,12 +53,14 @@ const (
 func TestStore(t *testing.T) {
 	t.Parallel()
 	file := expiring.Base{File: openFile(t, filepath.Join(t.TempDir(), "new", "state.db"), newKey(t, secret))}
+	shared := expiring.Base{File: shareFile(t, filepath.Join(t.TempDir(), "new", "shared.db"))}
 	db := open(t, redistest.Start(t).URL())
 	for name, s := range map[string]*expiring.Store{
 		"memory":        expiring.New(expiring.Base{}, nil, "m", 100),
 		"sealed memory": expiring.New(expiring.Base{}, newKey(t, secret), "sm", 100),
 		"file":          expiring.New(file, nil, "f", 1),
 		"sealed file":   expiring.New(file, newKey(t, secret), "sf", 1),
+		"shared file":   expiring.New(shared.Brief(), newKey(t, secret), "sh", 1),
 		"redis":         expiring.New(expiring.Base{Redis: db}, nil, "r", 1),
 		"sealed redis":  expiring.New(expiring.Base{Redis: db}, newKey(t, secret), "sr", 1),
 	} {

@@ -1,0 +1,333 @@
+// Package bridge carries MCP between a host, which speaks it on the standard input and output of this program, and
+// a server on streamable HTTP. It relays the messages of every revision, and translates none.
+//
+// It owns the host's pipe and what waits for answers (bridge.go), requests with their streams (request.go), the
+// session of a stateful host and its renewal (session.go), what stateless requests say in headers (header.go), and
+// when the user has to sign in (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens
+// to auth/vault. Run waits for what it starts, but for the reader of the input, which only the host ends.
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
+)
+
+const (
+	// maxMessage bounds a message, in bytes, maxCalls how many requests of the host wait for answers.
+	maxMessage = wire.DefaultMaxResult
+	maxCalls   = 256
+	// connectTime bounds a connection, postTime a message without an answer, and byeTime the end of a session.
+	connectTime = 10 * time.Second
+	postTime    = 30 * time.Second
+	byeTime     = 2 * time.Second
+	// lastWait is how long requests may still run when the host has closed the input.
+	lastWait = 5 * time.Second
+)
+
+// Config says which server a bridge leads to, and how.
+type Config struct {
+	// URL is its endpoint: https, or http on a loopback address.
+	URL string
+	// Headers go with every request. With Authorization among them, there are no sign-ins.
+	Headers map[string]mcp.Secret
+	// CAFile has authorities, in PEM, in addition to those of the system. Default none.
+	CAFile string
+	// Directory keeps sign-ins, for this user alone. Bridges with the same one share them.
+	Directory string
+	// AuthorizationServer is the one to sign in at. Default: the first one that the server names.
+	AuthorizationServer string
+	// ClientID and ClientSecret are this client's at AuthorizationServer. Default: it registers itself.
+	ClientID     string
+	ClientSecret mcp.Secret
+	// Port is that of 127.0.0.1 to which browsers come back. Default: a free one.
+	Port int
+	// Open shows a page to the user, in a browser.
+	Open func(url string)
+	Log  *slog.Logger
+}
+
+// Bridge is a bridge for one host. Run may be called once.
+type Bridge struct {
+	log   *slog.Logger
+	url   string
+	host  string // of the URL, for people
+	dial  *dial.Transport
+	http  *streamable.Transport
+	plain *streamable.Conn // without a session
+	login *login           // nil without sign-ins
+	tools tools
+
+	base     context.Context         // of Run
+	fail     context.CancelCauseFunc // ends it
+	opened   chan struct{}           // closed when the last initialize is answered; that of the reader alone
+	renewing chan struct{}           // holds one value while a session is renewed
+
+	outMu sync.Mutex // guards out, and is held while a line is written
+	out   io.Writer
+
+	mu      sync.Mutex       // guards the fields below; never held over I/O
+	calls   map[string]*call // that wait for answers, by their ids
+	session *session         // nil before initialize
+	closed  bool
+	wg      sync.WaitGroup // one for each goroutine; Run waits
+	asked   sync.WaitGroup // one for each request but subscriptions
+}
+
+// call is a request of the host.
+type call struct {
+	stateless bool
+	cancel    context.CancelFunc
+}
+
+// New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
+func New(cfg Config) (*Bridge, error) {
+	u, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("want the URL of a server, such as https://mcp.example.com/mcp") // it may hold credentials
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
+		return nil, fmt.Errorf("http is for servers on this machine: write https://%s%s", u.Host, u.EscapedPath())
+	}
+	route := egress.Config{TLS: egress.TLS{CAFile: cfg.CAFile}, URL: cfg.URL}
+	b := &Bridge{log: cfg.Log, url: cfg.URL, host: u.Host, renewing: make(chan struct{}, 1), calls: make(map[string]*call)}
+	over := streamable.Config{URL: cfg.URL, Headers: cfg.Headers}
+	if _, fixed := cfg.Headers["Authorization"]; !fixed {
+		if b.login, err = newLogin(cfg, u.Host, route); err != nil {
+			return nil, err
+		}
+		over.Credentials = b.login
+	}
+	b.dial = dial.New(dial.Config{URL: cfg.URL, Timeout: connectTime, Standard: true, Route: route}, dial.NewMetrics(nil))
+	over.HTTP = b.dial
+	b.http = streamable.New(transport.Env{Name: u.Host, Log: cfg.Log, ResultBytes: maxMessage, Garbage: new(atomic.Int64),
+		Spawn: func(f func()) { b.wg.Go(f) }}, over)
+	b.plain = b.http.Conn(&transport.Identity{})
+	return b, nil
+}
+
+// Run relays until the host closes the input, or ctx ends. Requests that run then have five seconds, and the
+// session is ended at the server. The error says why it has ended otherwise.
+func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	b.base, b.fail, b.out = ctx, cancel, out
+	read := make(chan error, 1)
+	go func() { read <- b.read(ctx, in) }()
+	var err error
+	select {
+	case err = <-read:
+		b.settle(ctx)
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			err = cause
+		}
+	}
+	b.mu.Lock()
+	b.closed = true
+	s := b.session
+	b.mu.Unlock()
+	cancel(nil)
+	b.wg.Wait()
+	if s != nil {
+		bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
+		defer stop()
+		_ = s.conn.Close(bye) // it ends by itself, too
+	}
+	if b.login != nil {
+		b.login.close()
+	}
+	b.dial.CloseIdleConnections()
+	return err
+}
+
+// settle waits for the answers that the host may still want.
+func (b *Bridge) settle(ctx context.Context) {
+	done := make(chan struct{})
+	b.wg.Go(func() {
+		b.asked.Wait()
+		close(done)
+	})
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// read takes what the host sends, until the input ends.
+func (b *Bridge) read(ctx context.Context, in io.Reader) error {
+	lines := wire.NewLineReader(in, maxMessage)
+	for {
+		line, err := lines.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, wire.ErrTooLarge):
+			return fmt.Errorf("the host has sent a message of more than %d MiB", maxMessage>>20)
+		case err != nil:
+			return fmt.Errorf("reading from the host: %w", err)
+		case len(bytes.TrimSpace(line)) > 0:
+			b.take(ctx, bytes.Clone(line))
+		}
+	}
+}
+
+// take takes a line. The messages of an array (2025-03-26) go on one by one.
+func (b *Bridge) take(ctx context.Context, line []byte) {
+	if !wire.IsBatch(line) {
+		m, err := wire.Scan(line)
+		b.route(ctx, m, line, err)
+		return
+	}
+	messages, errs, err := wire.ScanBatch(line)
+	if err != nil {
+		b.refuse(nil, err)
+	}
+	for i, m := range messages {
+		b.route(ctx, m, bytes.Join(m.Parts(), nil), errs[i])
+	}
+}
+
+// route passes a message of the host on. All but requests keep their order: the server has taken one before the
+// next is read.
+func (b *Bridge) route(ctx context.Context, m wire.Message, text []byte, err error) {
+	switch {
+	case err != nil:
+		b.refuse(m.ID, err)
+	case m.Method == mcp.NoteCancelled:
+		b.cancel(ctx, m, text)
+	default:
+		if b.opened != nil && !stateless(m) {
+			select { // what follows initialize needs its session
+			case <-b.opened:
+			case <-ctx.Done():
+			}
+		}
+		if m.Kind == wire.Request {
+			b.begin(ctx, m, text)
+		} else {
+			b.post(ctx, m, text)
+		}
+	}
+}
+
+// begin begins a request.
+func (b *Bridge) begin(ctx context.Context, m wire.Message, text []byte) {
+	id := string(m.ID)
+	ctx, cancel := context.WithCancel(ctx)
+	b.mu.Lock()
+	_, twice := b.calls[id]
+	if full := len(b.calls) == maxCalls; twice || full || b.closed {
+		b.mu.Unlock()
+		cancel()
+		if twice || full {
+			b.refuse(m.ID, mcp.Errorf(failure.TooManyRequests,
+				"A request with this id waits already, or %d requests do: wait for answers", maxCalls))
+		}
+		return
+	}
+	defer b.mu.Unlock()
+	b.calls[id] = &call{stateless(m), cancel}
+	answered := make(chan struct{})
+	if m.Method == mcp.MethodInitialize {
+		b.opened = answered
+	}
+	once := m.Method != mcp.MethodListen
+	if once {
+		b.asked.Add(1)
+	}
+	b.wg.Go(func() {
+		defer close(answered)
+		defer cancel()
+		if once {
+			defer b.asked.Done()
+		}
+		answer, err := b.ask(ctx, m, text)
+		b.mu.Lock()
+		delete(b.calls, id)
+		b.mu.Unlock()
+		switch {
+		case ctx.Err() != nil: // the host does not want it any more
+		case err != nil:
+			b.refuse(m.ID, b.explain(m, err))
+		default:
+			b.write(answer)
+		}
+	})
+}
+
+// cancel ends a request that the host does not want any more. To a stateless server the end of the stream says it
+// (2026-07-28 basic/patterns/cancellation), to another one the notification.
+func (b *Bridge) cancel(ctx context.Context, m wire.Message, text []byte) {
+	b.mu.Lock()
+	c, session := b.calls[string(m.Params.At("requestId"))], b.session
+	b.mu.Unlock()
+	if session != nil && (c == nil || !c.stateless) {
+		b.post(ctx, m, text)
+	}
+	if c != nil {
+		c.cancel()
+	}
+}
+
+// post sends a notification, or an answer to a request of the server.
+func (b *Bridge) post(ctx context.Context, m wire.Message, text []byte) {
+	ctx, stop := context.WithTimeout(ctx, postTime)
+	defer stop()
+	conn, s := b.conn(m)
+	err := conn.Post(ctx, text)
+	if errors.Is(err, transport.ErrSessionGone) && m.Kind == wire.Notification {
+		if err = b.renew(ctx, s); err == nil {
+			conn, _ = b.conn(m)
+			err = conn.Post(ctx, text)
+		}
+	}
+	if err != nil {
+		b.log.Warn("a message of the host did not reach the server", "method", m.Method, "error", err)
+	} else if m.Method == mcp.NoteInitialized && s != nil {
+		b.listen(s)
+	}
+}
+
+// refuse answers a request with an error.
+func (b *Bridge) refuse(id mcp.Raw, err error) {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok {
+		e = mcp.Errorf(failure.Internal, "Internal error")
+	}
+	b.writeLine(wire.AppendError(nil, id, e))
+}
+
+// write sends a message to the host.
+func (b *Bridge) write(m wire.Message) { b.writeLine(bytes.Join(m.Parts(), nil)) }
+
+func (b *Bridge) writeLine(text []byte) {
+	for i, c := range text {
+		if c == '\n' || c == '\r' { // white space between tokens; in strings it is escaped
+			text[i] = ' '
+		}
+	}
+	b.outMu.Lock()
+	defer b.outMu.Unlock()
+	if _, err := b.out.Write(append(text, '\n')); err != nil {
+		b.fail(fmt.Errorf("writing to the host: %w", err))
+	}
+}

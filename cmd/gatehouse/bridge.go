@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/bridge"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// bridgeFlags adds the flags of a bridge, which runBridge reads.
+func bridgeFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.String("key-env", "", "`VARIABLE` with an API key or a token, in place of a sign-in in the browser")
+	f.StringArray("header-env", nil, "`NAME=VARIABLE`: an HTTP header and the variable with its value; may be given several times")
+	f.String("ca-file", "", "`FILE` with authorities, in PEM, that may sign the server's certificate")
+	f.String("authorization-server", "", "`URL` of the server at which you sign in, where several are named")
+	f.String("client-id", "", "`ID` with which this client is registered at --authorization-server")
+	f.String("client-secret-file", "", "`FILE` with the secret of --client-id")
+	f.Int("redirect-port", 0, "`PORT` of 127.0.0.1 to which the browser comes back (default a free one)")
+}
+
+// runBridge carries MCP between standard input and output and the server at a URL.
+func runBridge(cmd *cobra.Command, url string) error {
+	text := func(name string) string { return cmd.Flag(name).Value.String() }
+	cfg := bridge.Config{URL: url, Headers: make(map[string]mcp.Secret), CAFile: text("ca-file"),
+		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"),
+		Open: func(page string) { openPage(cmd, page) },
+		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	port, err := cmd.Flags().GetInt("redirect-port")
+	if err != nil {
+		return err
+	}
+	cfg.Port = port
+	headers, err := cmd.Flags().GetStringArray("header-env")
+	if err != nil {
+		return err
+	}
+	scheme := ""
+	if key := text("key-env"); key != "" {
+		headers, scheme = append(headers, "Authorization="+key), "Bearer "
+	}
+	for _, header := range headers {
+		name, variable, _ := strings.Cut(header, "=")
+		value := os.Getenv(variable)
+		if name == "" || value == "" {
+			return fmt.Errorf("--header-env or --key-env: the environment has no variable %q, or it is empty", variable)
+		}
+		if name = http.CanonicalHeaderKey(name); name == "Authorization" {
+			value = scheme + value
+		}
+		cfg.Headers[name] = mcp.Secret(value)
+	}
+	if file := text("client-secret-file"); file != "" {
+		secret, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("--client-secret-file: %w", err)
+		}
+		cfg.ClientSecret = mcp.Secret(strings.TrimSpace(string(secret)))
+	}
+	switch {
+	case cfg.ClientID != "" && cfg.AuthorizationServer == "":
+		return errors.New("--client-id needs --authorization-server: the client is registered there and nowhere else")
+	case cfg.ClientID == "" && cfg.ClientSecret != "":
+		return errors.New("--client-secret-file needs --client-id")
+	}
+	if cfg.Directory, err = stateHome(); err != nil {
+		return err
+	}
+	b, err := bridge.New(cfg)
+	if err != nil {
+		return err
+	}
+	return b.Run(untilSignal(cmd.Context()), cmd.InOrStdin(), cmd.OutOrStdout())
+}
+
+// stateHome returns the directory for what programs keep of this user (XDG Base Directory Specification).
+func stateHome() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "gatehouse"), nil
+	}
+	if runtime.GOOS == "windows" {
+		dir, err := os.UserCacheDir() // %LOCALAPPDATA%
+		return filepath.Join(dir, "gatehouse"), err
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".local", "state", "gatehouse"), err
+}
+
+// openPage opens a page in the user's browser, and prints it for where there is none.
+func openPage(cmd *cobra.Command, page string) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "gatehouse: sign in in your browser: %s\n", page)
+	command := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
+	if command == nil {
+		command = []string{cmp.Or(os.Getenv("BROWSER"), "xdg-open")}
+	}
+	browser := exec.Command(command[0], append(command[1:], page)...)
+	if browser.Start() == nil {
+		_ = browser.Process.Release() // it may run for as long as the user likes
+	}
+}
