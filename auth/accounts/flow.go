@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -37,6 +38,8 @@ const (
 type Flow struct {
 	// PublicURL is the origin of the gateway for browsers, without a path.
 	PublicURL string
+	// Callback is the path to which browsers come back. Default: CallbackPath of the server.
+	Callback string
 	// Store keeps sign-ins that have begun, and what the gateway is registered as.
 	Store *expiring.Store
 	// Key seals states.
@@ -74,7 +77,9 @@ type way struct {
 	Scopes    []string
 }
 
-func (f *Flow) redirect(server string) string { return f.PublicURL + CallbackPath(server) }
+func (f *Flow) redirect(server string) string {
+	return f.PublicURL + cmp.Or(f.Callback, CallbackPath(server))
+}
 
 // web returns the HTTP client for a server. It reaches what the operator configured, and public
 // addresses.

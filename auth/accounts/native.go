@@ -15,8 +15,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
-// portRoom begins the names of the ports to which servers' users came back.
-const portRoom = "port "
+const (
+	// nativeCallback is the path to which the browser of the one user comes back.
+	nativeCallback = "/callback"
+	// portRoom begins the names of the ports to which it came back for servers.
+	portRoom = "port "
+)
 
 // SignIn signs the user of this machine in at a server: it calls open with the page for the browser, waits for the
 // browser at a port of 127.0.0.1 (RFC 8252 §7.3), and keeps in the vault what the server gives. A port of 0 is that of
@@ -31,7 +35,7 @@ func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func
 		return problem(err, "The browser could not come back to this machine")
 	}
 	defer listener.Close()
-	f.PublicURL = "http://" + listener.Addr().String()
+	f.PublicURL, f.Callback = "http://"+listener.Addr().String(), nativeCallback
 	states, err := v.States(ctx, who, []string{s.Name})
 	if err != nil {
 		return err
@@ -59,7 +63,7 @@ func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if r.Method != http.MethodGet || r.URL.Path != CallbackPath(s.Name) {
+		if r.Method != http.MethodGet || r.URL.Path != nativeCallback {
 			http.NotFound(w, r)
 			return
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/bridge"
+	"github.com/gatehouse-mcp/gatehouse/internal/bridge"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 

@@ -204,7 +204,7 @@ var layers = []layer{
 		third: []string{"github.com/pires/go-proxyproto", "github.com/coreos/go-systemd/v22/activation"}},
 	// accounts, outbound and vault for the sign-in of the one user, admit for pauses, egress and loopback for where it
 	// may lead
-	{level: 5, dir: "bridge", ours: []string{"auth/accounts", "auth/outbound", "auth/vault", "internal/egress",
+	{level: 5, dir: "internal/bridge", ours: []string{"auth/accounts", "auth/outbound", "auth/vault", "internal/egress",
 		"internal/expiring", "internal/loopback", "internal/mcp", "internal/mcp/wire", "internal/seal", "upstream/admit",
 		"upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
@@ -237,9 +237,9 @@ var layers = []layer{
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil",
 			"github.com/coreos/go-systemd/v22/daemon"}},
 	// unix for what other programs may not read; sandbox because its launcher is this executable
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"bridge", "gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
 		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
-		"internal/record", "internal/tlsfiles", "gateway/config", "gateway/doorway",
+		"internal/bridge", "internal/record", "internal/tlsfiles", "gateway/config", "gateway/doorway",
 		"gateway/whatif", "gateway/pinning/review", "upstream/transport/stdio/sandbox"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
 

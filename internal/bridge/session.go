@@ -141,7 +141,7 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	gone.mu.Unlock()
 	for _, r := range s.kept {
 		if answer, err := b.send(ctx, s.conn, r.Message, r.text); err != nil || answer.Error != nil {
-			b.log.Warn("the new session lacks something of the one before", "method", r.Method, "error", err)
+			b.log.Warn("the new session lacks something of the one before", failure.UpstreamSessionLost.Attr(), "method", r.Method, "error", err)
 		}
 	}
 	b.replace(s)
@@ -181,7 +181,7 @@ func (b *Bridge) hear(ctx context.Context, s *session) {
 			return // a server without one; a request will find out whether the session is there
 		case errors.Is(err, transport.ErrSessionGone):
 			if err := b.renew(ctx, s); err != nil && ctx.Err() == nil {
-				b.log.Warn("the server has ended the session", "error", err)
+				b.log.Warn("the server has ended the session", failure.UpstreamSessionLost.Attr(), "error", err)
 			}
 			return
 		case err != nil:

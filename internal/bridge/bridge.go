@@ -1,5 +1,5 @@
-// Package bridge carries MCP between a host, which speaks it on the standard input and output of this program, and
-// a server on streamable HTTP. It relays the messages of every revision, and translates none.
+// Package bridge carries MCP between a host on standard input and output and a server on HTTP. It relays the messages
+// of every revision, and translates none.
 //
 // It owns the host's pipe and what waits for answers (bridge.go), requests with their streams (request.go), the
 // session of a stateful host and its renewal (session.go), what stateless requests say in headers (header.go), and
@@ -301,7 +301,7 @@ func (b *Bridge) post(ctx context.Context, m wire.Message, text []byte) {
 		}
 	}
 	if err != nil {
-		b.log.Warn("a message of the host did not reach the server", "method", m.Method, "error", err)
+		b.log.Warn("a message of the host did not reach the server", failure.UpstreamDown.Attr(), "method", m.Method, "error", err)
 	} else if m.Method == mcp.NoteInitialized && s != nil {
 		b.listen(s)
 	}
