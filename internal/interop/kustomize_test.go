@@ -23,7 +23,7 @@ import (
 // releases are those of Kubernetes: the manifests have to fit their schemas.
 var releases = []string{"1.35", "1.36", "1.37"}
 
-// built are the objects that kustomize has built, by kind and name, and their text.
+// built are the objects that kustomize or Helm has built, by kind and name, and their text.
 type built struct {
 	objects map[string]manifest
 	text    []byte
@@ -156,6 +156,11 @@ func build(ctx context.Context, kustomize, dir string) (built, error) {
 	if err != nil {
 		return built{}, fmt.Errorf("%w: %s", err, &complaint)
 	}
+	return parseObjects(text)
+}
+
+// parseObjects reads the objects of a stream of YAML documents.
+func parseObjects(text []byte) (built, error) {
 	b := built{objects: map[string]manifest{}, text: text}
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var object map[string]any // and not a manifest, or all that is in it were one
@@ -164,6 +169,8 @@ func build(ctx context.Context, kustomize, dir string) (built, error) {
 			return b, nil
 		case err != nil:
 			return built{}, err
+		case object == nil: // a comment alone
+			continue
 		}
 		m := manifest(object)
 		b.objects[fmt.Sprintf("%v %v", m.at("kind"), m.at("metadata", "name"))] = m

@@ -100,9 +100,13 @@ func (c Checkout) BuildModule(ctx context.Context, module, pkg string) (string, 
 }
 
 // BuildOther compiles a command of the module in a folder of this checkout, or with "tool" the tool
-// that it names, and returns the path of its binary. The module pins what it needs, which is not ours.
+// that it names, or one of its tools by package, and returns the path of its binary. The module pins what
+// it needs, which is not ours.
 func (c Checkout) BuildOther(ctx context.Context, module, pkg string) (string, error) {
 	binary := c.Cache("bin", filepath.Base(module))
+	if strings.Contains(pkg, "/") {
+		binary = c.Cache("bin", filepath.Base(pkg))
+	}
 	return binary, c.command(ctx, "go", "build", "-C", module, "-o", binary, pkg)
 }
 
