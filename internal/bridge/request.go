@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
@@ -160,6 +161,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// inFlags says with the flags of this program what package accounts says with the keys of a gateway.
+var inFlags = strings.NewReplacer("The operator of the gateway has to register it at", "This client has to be registered at",
+	"register the gateway there, and set auth.client_id", "register this client there, and name it with --client-id",
+	"set auth.authorization_server of the upstream to", "name it with --authorization-server",
+	"auth.authorization_server", "--authorization-server", ". Tell the gateway's operator", "", "the gateway", "this client",
+	"The gateway's store", "What this client keeps")
+
 // explain makes the error that the host reads.
 func (b *Bridge) explain(m wire.Message, err error) error {
 	if _, ok := errors.AsType[*mcp.Error](err); ok {
@@ -174,8 +182,8 @@ func (b *Bridge) explain(m wire.Message, err error) error {
 	credential, missing := errors.AsType[*outbound.Error](err)
 	switch {
 	case failed:
-		return say(failure.SignInNeeded, no, "You are not signed in at %s: %v. Try again, and sign in in your browser", b.host,
-			problem)
+		return say(failure.SignInNeeded, no, "You are not signed in at %s: %s. Try again when that is mended", b.host,
+			inFlags.Replace(problem.Error()))
 	case missing:
 		return say(failure.SignInNeeded, no, "You are not signed in at %s: %s", b.host, credential.Why)
 	case errors.Is(err, transport.ErrSessionGone):
