@@ -22,7 +22,7 @@ func TestDeployCopies(t *testing.T) {
 	alerts := read(t, "prometheus/alerts.yaml")
 	_, groups, _ := bytes.Cut(alerts, []byte("\ngroups:"))
 	rules := "groups:" + strings.ReplaceAll(string(groups), "\n", "\n  ")
-	for file, want := range map[string][]byte{
+	copies := map[string][]byte{
 		monitoringDir + "rules.yaml": []byte(`# The rules of deploy/prometheus/alerts.yaml, for the Prometheus Operator.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
@@ -33,13 +33,24 @@ spec:
   ` + strings.TrimRight(rules, " ")),
 		helmDir + "files/alerts.yaml":  alerts,
 		helmDir + "values.schema.json": valuesSchema(t),
-	} {
+	}
+	for name, text := range boards(t) {
+		copies["grafana/"+name+".json"] = text
+		copies[helmDir+"files/boards/"+name+".json"] = text
+	}
+	for file, want := range copies {
 		if *update {
 			if err := os.WriteFile(filepath.Join(deployDir, file), want, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		} else if !bytes.Equal(read(t, file), want) {
 			t.Errorf("deploy/%s is out of date: go test ./gateway -run TestDeployCopies -update writes it", file)
+		}
+	}
+	for _, pattern := range []string{"grafana/*.json", helmDir + "files/boards/*.json"} {
+		files, err := filepath.Glob(filepath.Join(deployDir, pattern))
+		if err != nil || len(files) != len(boards(t)) {
+			t.Errorf("the boards are %q, %v", files, err)
 		}
 	}
 }
