@@ -154,9 +154,7 @@ func TestDocsCommands(t *testing.T) {
 	count := 0
 	for name, page := range docPages(t) {
 		var commands [][]string
-		for _, m := range span.FindAllStringSubmatch(strings.ReplaceAll(page, "\n", " "), -1) {
-			commands = append(commands, m)
-		}
+		commands = append(commands, span.FindAllStringSubmatch(strings.ReplaceAll(page, "\n", " "), -1)...)
 		for _, language := range []string{"sh", "bash", "console"} {
 			for _, text := range blocks(page, language) {
 				commands = append(commands, line.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", " "), -1)...)
@@ -220,9 +218,10 @@ var update = flag.Bool("update", false, "write docs/reference/commands.md")
 func TestCommandReference(t *testing.T) {
 	const file = "../../docs/reference/commands.md"
 	var page strings.Builder
-	page.WriteString("# Reference of the commands\n\nWhat `gatehouse COMMAND --help` prints. `go test ./cmd/gatehouse -run " +
-		"TestCommandReference -update` writes\nthis page. Exit codes: 0 for success, 1 for a problem, 2 for an invalid command line; " +
-		"some commands have others for\nwhat they find out, and say so.\n")
+	page.WriteString("# Reference of the commands\n\nEach section is what the command prints with `--help`; " +
+		"`go test ./cmd/gatehouse -run TestCommandReference -update`\nwrites this page.\n\n" +
+		"Exit codes: 0 for success, 1 for a problem, 2 for an invalid command line. Some commands have others\n" +
+		"for what they find out, and say so.\n")
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {
 		if cmd.Hidden || cmd.Name() == "help" {
