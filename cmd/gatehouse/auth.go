@@ -34,7 +34,7 @@ func newAuthTest() *cobra.Command {
 	var running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "test (--config FILE [--running] | --admin URL) (--token - | --token-file F | --user NAME)",
+		Use:   "test [--config FILE [--running] | --admin URL] (--token - | --token-file F | --user NAME)",
 		Short: "Say step by step why a token or API key is refused, or who it is",
 		Long: "Reads a token or API key from standard input or a file, never from the command line, and\n" +
 			"says step by step whether a gateway with this configuration accepts it, what policy reads\n" +
@@ -49,8 +49,8 @@ func newAuthTest() *cobra.Command {
 		Args:    noArguments,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if (o.config == "") == (o.url == "") {
-			return errors.New("say by which configuration to test, or which gateway to ask: --config FILE or --admin URL")
+		if err := o.named(); err != nil {
+			return err
 		}
 		return work(func(cmd *cobra.Command) error {
 			running = running || o.url != ""
@@ -88,7 +88,7 @@ func newAuthTest() *cobra.Command {
 		})(cmd, args)
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.config, "config", "c", "", "configuration `FILE` (YAML)")
+	namedConfig(cmd, &o.config)
 	flags.BoolVar(&running, "running", false, "ask the gateway that runs with this configuration")
 	flags.StringVar(&o.url, "admin", "",
 		"`URL` of a gateway's admin listener, such as http://127.0.0.1:9090, in place of --config: ask that gateway")

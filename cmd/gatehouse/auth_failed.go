@@ -52,9 +52,9 @@ func newAuthFailed() *cobra.Command {
 			if f.Upstream != "" {
 				reason = f.Upstream + ": " + reason
 			}
-			client := short(f.Agent, 40)
+			client := t.short(f.Agent, 40)
 			if f.Client != "" {
-				client = strings.TrimSpace(client + " " + short(f.Client, 60))
+				client = strings.TrimSpace(client + " " + t.short(f.Client, 60))
 			}
 			t.add(cell{cmp.Or(client, "-"), plain}, cell{strconv.FormatInt(f.Count, 10), plain}, cell{ago(f.Last, now), plain},
 				cell{reason, red})

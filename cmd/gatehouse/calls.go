@@ -106,7 +106,7 @@ func showCalls(cmd *cobra.Command, o *operator, f *callsFlags) error {
 	}
 	t := newCallTable(w)
 	for i := range page.Decisions {
-		t.add(callRow(&page.Decisions[i], time.Now())...)
+		t.addCall(&page.Decisions[i], time.Now())
 	}
 	return t.flush()
 }
@@ -141,7 +141,7 @@ func followCalls(cmd *cobra.Command, o *operator, q url.Values, last int) error 
 		if err := d.UnmarshalJSON(data); err != nil {
 			return err
 		}
-		t.add(callRow(&d, time.Now())...)
+		t.addCall(&d, time.Now())
 		return t.flush()
 	})
 }
@@ -150,8 +150,8 @@ func newCallTable(w io.Writer) *table {
 	return newTable(w, "TIME", "ID", "USER", "RESULT", "    MS", "CALL")
 }
 
-// callRow returns the row of a call.
-func callRow(d *admin.Decision, now time.Time) []cell {
+// addCall adds the row of a call.
+func (t *table) addCall(d *admin.Decision, now time.Time) {
 	result, colour := resultOf(d)
 	what := d.Method
 	if d.Method == "tools/call" {
@@ -166,10 +166,9 @@ func callRow(d *admin.Decision, now time.Time) []cell {
 	case d.Decision != "deny" && d.Decision != "unknown" && d.Error != "":
 		what += "  " + d.Error
 	}
-	return []cell{
-		{clock(d.Time, now), dim}, {d.ID, plain}, {short(cmp.Or(d.User, "-"), 12), plain}, {result, colour},
-		{fmt.Sprintf("%6.0f", float64(d.Duration)/float64(time.Millisecond)), plain}, {what, plain},
-	}
+	t.add(cell{clock(d.Time, now), dim}, cell{d.ID, plain}, cell{t.short(cmp.Or(d.User, "-"), 12), plain},
+		cell{result, colour}, cell{fmt.Sprintf("%6.0f", float64(d.Duration)/float64(time.Millisecond)), plain},
+		cell{what, plain})
 }
 
 // resultOf returns the result of a call in a word.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,34 +76,41 @@ func nameFlag(cmd *cobra.Command, value *string, usage string) {
 	}
 }
 
-// outputFlags adds --json, and -o json as many programs have it.
-func outputFlags(cmd *cobra.Command, asJSON *bool, usage string) {
-	cmd.Flags().BoolVar(asJSON, "json", false, usage)
-	cmd.Flags().VarP((*output)(asJSON), "output", "o", "`FORMAT`: text or json")
+// configFiles are where the configuration is found without --config; the first that is there counts.
+var configFiles = []string{"gatehouse.yaml", "/etc/gatehouse/gatehouse.yaml"}
+
+// configFlag adds the flag --config. Before the command runs, the file is found where none is named.
+func configFlag(cmd *cobra.Command, file *string) {
+	namedConfig(cmd, file)
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
+		}
+		return findConfig(file)
+	}
 }
 
-// output is the value of -o: whether the format is JSON.
-type output bool
-
-// String returns the name of the format.
-func (o *output) String() string {
-	if *o {
-		return "json"
-	}
-	return "text"
+// namedConfig is configFlag for a command that finds the file itself.
+func namedConfig(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "config", "c", "",
+		"configuration `FILE` (YAML); by default "+strings.Join(configFiles, ", else "))
 }
 
-// Set takes the name of a format.
-func (o *output) Set(format string) error {
-	if format != "json" && format != "text" {
-		return errors.New("want text or json")
+// findConfig finds the configuration where none is named.
+func findConfig(file *string) error {
+	for _, found := range configFiles {
+		if _, err := os.Stat(found); *file == "" && err == nil {
+			*file = found
+		}
 	}
-	*o = format == "json"
+	if *file == "" {
+		return fmt.Errorf("--config is missing, and there is no %s", strings.Join(configFiles, " and no "))
+	}
 	return nil
 }
-
-// Type names the value in the usage.
-func (o *output) Type() string { return "format" }
 
 // printJSON prints an answer for programs.
 func printJSON(w io.Writer, v any) error {

@@ -22,7 +22,7 @@ func newExplain() *cobra.Command {
 	var asJSON bool
 	var q admin.Question
 	cmd := &cobra.Command{
-		Use:   "explain --config FILE [--user U] [--groups G,...] METHOD NAME",
+		Use:   "explain [--config FILE] [--user U] [--groups G,...] METHOD NAME",
 		Short: "Say what policy decides on a call, and why",
 		Long: "Says what the policy of a configuration decides on a call, which rule decided, and\n" +
 			"of every other rule why it did not. No upstream is asked, so arguments that a server\n" +

@@ -90,7 +90,7 @@ func newKeyNew() *cobra.Command {
 	flags.StringSliceVar(&e.Views, "views", nil, "`VIEWS` at whose endpoints alone the key is good")
 	flags.StringVar(&e.Name, "name", "", "what the key is for, as a `TEXT` for people")
 	flags.StringVar(&life, "expires", "90d", "after how long the key ends, such as `90d` or 12h, or never")
-	flags.BoolVar(&asJSON, "json", false, "print the key and its entry as JSON")
+	outputFlags(cmd, &asJSON, "print the key and its entry as JSON")
 	_ = cmd.MarkFlagRequired("user")
 	return cmd
 }
@@ -195,8 +195,10 @@ func newKeyList() *cobra.Command {
 			t := newTable(cmd.OutOrStdout(), "KEY", "USER", "GROUPS", "SCOPES", "VIEWS", "ENDS", "NAME")
 			for _, e := range all {
 				ends, colour := keyEnd(e, now)
-				list := func(values []string) cell { return cell{short(cmp.Or(strings.Join(values, ","), "-"), 30), plain} }
-				t.add(cell{apikey.Prefix + e.ID, plain}, cell{short(e.User, 30), plain}, list(e.Groups), list(e.Scopes),
+				list := func(values []string) cell {
+					return cell{t.short(cmp.Or(strings.Join(values, ","), "-"), 30), plain}
+				}
+				t.add(cell{apikey.Prefix + e.ID, plain}, cell{t.short(e.User, 30), plain}, list(e.Groups), list(e.Scopes),
 					list(e.Views), cell{ends, colour}, cell{e.Name, plain})
 			}
 			return t.flush()

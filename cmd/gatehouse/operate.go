@@ -48,8 +48,12 @@ func newSessions() *cobra.Command {
 			if s.Client != "" {
 				client += " (" + s.Client + ")"
 			}
+			id := s.Session
+			if !t.wide {
+				id = id[:min(digits, len(id))]
+			}
 			row := []cell{
-				{short(s.Session, digits+1)[:digits], plain}, {short(cmp.Or(s.User, "-"), 16), plain}, {s.Revision, plain},
+				{id, plain}, {t.short(cmp.Or(s.User, "-"), 16), plain}, {s.Revision, plain},
 				{ago(s.Started, now), plain}, {ago(s.Used, now), plain}, {client, plain},
 			}
 			if several {

@@ -45,19 +45,19 @@ type operator struct {
 // operatorCommand completes a command that asks the API with its flags.
 func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
 	flags := cmd.Flags()
-	flags.StringVarP(&o.config, "config", "c", "",
-		"configuration `FILE` of the gateway, whose admin section says where it is")
+	namedConfig(cmd, &o.config)
 	flags.StringVar(&o.url, "admin", "",
 		"`URL` of the gateway's admin listener, such as http://127.0.0.1:9090 or unix:/path, in place of --config")
 	flags.StringVar(&o.files.CA, "ca-file", "",
-		"`FILE` with the authority of the admin listener's certificate; by default the system's, and with --config\nits own certificate")
+		"`FILE` with the authority of the admin listener's certificate; by default the system's, and with --config "+
+			"its own one")
 	flags.StringVar(&o.files.Cert, "cert-file", "", "`FILE` with a client certificate, where admin.tls asks for one")
 	flags.StringVar(&o.files.Key, "key-file", "", "`FILE` with its key")
 	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
 	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if (o.config == "") == (o.url == "") {
-			return errors.New("say which gateway to ask: --config FILE or --admin URL")
+		if err := o.named(); err != nil {
+			return err
 		}
 		err := o.find()
 		if err == nil {
@@ -69,6 +69,14 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 		return nil
 	}
 	return cmd
+}
+
+// named checks that the flags say which gateway is meant, or finds its configuration.
+func (o *operator) named() error {
+	if o.url != "" && o.config != "" || o.url == "" && findConfig(&o.config) != nil {
+		return errors.New("say which gateway to ask: --config FILE or --admin URL")
+	}
+	return nil
 }
 
 // find finds the gateway and the token.

@@ -65,8 +65,8 @@ func newReplay() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	configFlag(cmd, &f.question.Draft)
-	flags.Lookup("config").Usage = "draft of a configuration, a `FILE` (YAML)"
+	flags.StringVarP(&f.question.Draft, "config", "c", "", "draft of a configuration, a `FILE` (YAML, required)")
+	_ = cmd.MarkFlagRequired("config") // the flag is defined above
 	flags.StringVar(&f.question.Current, "current", "", "configuration `FILE` in force")
 	flags.StringVar(&f.since, "since", "", "a `TIME` (2026-11-23T08:00:00Z) or how long ago (24h)")
 	flags.StringVar(&f.until, "until", "", "likewise, not included: a `TIME` or how long ago")
@@ -191,7 +191,7 @@ func replayTable(w io.Writer, r *replay.Report, now time.Time) error {
 		}
 		t.add(changeTitles[row.Change], cell{fmt.Sprint(row.Count), plain}, cell{clock(row.First, now), dim},
 			cell{clock(row.Last, now), dim},
-			cell{short(user, 30), plain}, cell{short(what, 60), plain}, cell{sideText(row.Was), plain}, cell{then, plain})
+			cell{t.short(user, 30), plain}, cell{t.short(what, 60), plain}, cell{sideText(row.Was), plain}, cell{then, plain})
 	}
 	if err := t.flush(); err != nil {
 		return err

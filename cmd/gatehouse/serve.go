@@ -17,7 +17,7 @@ func newServe() *cobra.Command {
 	var config string
 	var allowUnknown bool
 	cmd := &cobra.Command{
-		Use:   "serve --config FILE",
+		Use:   "serve [--config FILE]",
 		Short: "Run the gateway",
 		Long: "Runs the gateway until SIGTERM or SIGINT, which lets running calls end within\n" +
 			"shutdown_timeout. A second signal ends it at once. SIGHUP has it read the\n" +
@@ -38,13 +38,6 @@ func newServe() *cobra.Command {
 	cmd.Flags().BoolVar(&allowUnknown, "allow-unknown-keys", false,
 		"ignore keys of a later release, with a warning, except where they might restrict something")
 	return cmd
-}
-
-func configFlag(cmd *cobra.Command, config *string) {
-	cmd.Flags().StringVarP(config, "config", "c", "", "configuration `FILE` (YAML)")
-	if err := cmd.MarkFlagRequired("config"); err != nil {
-		panic(err) // the flag is defined above
-	}
 }
 
 // untilSignal returns a context that ends with the first SIGTERM or SIGINT. The second

@@ -25,6 +25,7 @@ const (
 type table struct {
 	w      io.Writer
 	colour bool
+	wide   bool  // nothing is cut
 	widths []int // least; 0 for that of the contents
 	rows   [][]cell
 }
@@ -33,7 +34,11 @@ type table struct {
 type cell struct{ text, colour string }
 
 func newTable(w io.Writer, heads ...string) *table {
-	t := &table{w: w, colour: isTerminal(w), widths: make([]int, len(heads))}
+	t := &table{w: w, widths: make([]int, len(heads))}
+	if within, wide := w.(wideOutput); wide {
+		t.wide, w = true, within.Writer
+	}
+	t.colour = isTerminal(w)
 	row := make([]cell, len(heads))
 	for i, head := range heads {
 		row[i] = cell{head, bold}
@@ -77,9 +82,9 @@ func (t *table) coloured(c cell) string {
 	return "\x1b[" + c.colour + "m" + c.text + "\x1b[0m"
 }
 
-// short cuts a text that is too long for a column.
-func short(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
+// short cuts a text that is too long for a column, unless the table is wide.
+func (t *table) short(text string, most int) string {
+	if t.wide || utf8.RuneCountInString(text) <= most {
 		return text
 	}
 	return string([]rune(text)[:most-1]) + "…"

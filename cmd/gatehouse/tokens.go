@@ -23,7 +23,7 @@ func newTokens() *cobra.Command {
 	var asJSON bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "tokens --config FILE",
+		Use:   "tokens [--config FILE]",
 		Short: "Say about how many tokens the descriptions of tools take",
 		Long: "Connects to each upstream and says about how many tokens the descriptions of its tools\n" +
 			"take in a model's context: in full, and in short as disclosure.mode progressive shows\n" +
