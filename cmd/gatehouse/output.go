@@ -7,7 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // outputFlags adds -o, and --json for -o json.
@@ -66,12 +67,7 @@ func (y *yamlOutput) Write(p []byte) (int, error) {
 		if err := decoder.Decode(&value); err != nil { // io.EOF, or a value goes on
 			return len(p), nil
 		}
-		var document yaml.Node // keeps the order of keys, and numbers as they are written
-		if err := yaml.Unmarshal(value, &document); err != nil {
-			return 0, err
-		}
-		block(&document)
-		text, err := yaml.Marshal(&document)
+		text, err := strictyaml.FromJSON(value)
 		if err != nil {
 			return 0, err
 		}
@@ -80,16 +76,5 @@ func (y *yamlOutput) Write(p []byte) (int, error) {
 		}
 		y.left = y.left[decoder.InputOffset():]
 		decoder = json.NewDecoder(bytes.NewReader(y.left))
-	}
-}
-
-// block has a node and those within it written in lines, as people read YAML.
-func block(node *yaml.Node) {
-	node.Style &^= yaml.FlowStyle
-	if node.Kind == yaml.ScalarNode && node.Tag == "!!str" {
-		node.Style = 0 // the encoder quotes where it has to
-	}
-	for _, within := range node.Content {
-		block(within)
 	}
 }

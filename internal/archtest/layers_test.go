@@ -239,9 +239,9 @@ var layers = []layer{
 	// unix for what other programs may not read; sandbox because its launcher is this executable
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
 		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
-		"internal/bridge", "internal/record", "internal/tlsfiles", "gateway/config", "gateway/doorway",
+		"internal/bridge", "internal/record", "internal/strictyaml", "internal/tlsfiles", "gateway/config", "gateway/doorway",
 		"gateway/whatif", "gateway/pinning/review", "upstream/transport/stdio/sandbox"},
-		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix"}},
+		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix", "golang.org/x/term"}},
 
 	{level: testLevel, dir: "internal/archtest"},
 	{level: testLevel, dir: "internal/mcptest/answers", ours: []string{"internal/mcp"}},
