@@ -268,11 +268,11 @@ func mounted(t *testing.T, k kustomization, pods pod) deployed {
 		pods.Security.FSGroup != pods.Security.User || !m.ReadOnly {
 		t.Errorf("secrets are %+v of %+v, for the group %d", m, v, pods.Security.FSGroup)
 	}
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`--from-literal=([\w-]+)=`).FindAllStringSubmatch(string(readme), -1) {
+	for _, m := range regexp.MustCompile(`--from-literal=([\w-]+)=`).FindAllStringSubmatch(string(page), -1) {
 		d.secrets = append(d.secrets, path.Join(c.Mounts[1].Path, m[1]))
 	}
 	return d
