@@ -94,7 +94,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 interop: ## run other people's clients and servers through the gateway (npm, PyPI)
-	go test -tags interop -count=1 -timeout 15m ./internal/interop
+	go test -tags interop -count=1 -timeout 25m ./internal/interop
 
 browser: ## open every page of the console and for users in Chromium (apt, as root, and npm)
 	@internal/browser/install.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # debian.sh PROGRAM PACKAGE...: prints the path of a program for the tests: that of PATH, or else Debian's, which is
 # unpacked with these packages into .cache of this checkout. Nothing of the system is changed, so it needs no root;
-# libraries have to be there. BACKPORTS names the suite whose backports have it.
+# libraries have to be there. BACKPORTS is the release of Debian that has it in its backports.
 set -eu
 
 program=$1
