@@ -102,6 +102,7 @@ func TestBoards(t *testing.T) {
 	for query, p := range pending {
 		t.Errorf("%s: %s: %s: %s", p.board, p.Title, query, why[query])
 	}
+	prometheus.checkRules(t)
 	r.checkLogged(t, logged)
 }
 
@@ -314,34 +315,61 @@ func startPrometheus(t *testing.T, program string, checkout rig.Checkout, target
 	return s
 }
 
+// checkRules expects every alert and recording to have been evaluated without an error.
+func (s scraper) checkRules(t *testing.T) {
+	t.Helper()
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError string }
+			}
+		}
+	}
+	if err := s.get(t.Context(), "rules", &answer); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, g := range answer.Data.Groups {
+		for _, r := range g.Rules {
+			checked++
+			if r.Health != "ok" {
+				t.Errorf("%s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("Prometheus has no rules")
+	}
+}
+
 // query returns how many series a query of a board has, with the variables of the board.
 func (s scraper) query(ctx context.Context, expr string) (int, error) {
 	expr = strings.NewReplacer("$job", "gatehouse", "$upstream", "books", "$__rate_interval", "1m").Replace(expr)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+s.address+"/api/v1/query?query="+url.QueryEscape(expr), nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return 0, err
-	}
 	var answer struct {
 		Status, Error string
 		Data          struct{ Result []json.RawMessage }
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, text)
+	if err := s.get(ctx, "query?query="+url.QueryEscape(expr), &answer); err != nil {
+		return 0, err
 	}
 	if answer.Status != "success" {
 		return 0, errors.New(answer.Error)
 	}
 	return len(answer.Data.Result), nil
+}
+
+// get reads an answer of the API of Prometheus.
+func (s scraper) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
 }
 
 func free(t *testing.T) string {
