@@ -26,6 +26,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/gatehouse
+	@[ -x bin/gatehouse ] || echo "The first build takes one to three minutes on two cores, later ones seconds."
 	go build -o bin/gatehouse ./cmd/gatehouse
 
 site: ## build the documentation as a site in .cache/site

@@ -23,9 +23,8 @@ type demoRun struct {
 type demoKey struct{}
 
 // runDemoScript implements "demo start args...", which starts gatehouse demo on a free
-// port, waits until it serves, and writes its output to welcome.txt, the parts to paste
-// into a shell to paste.sh, and each explanation to a script of its own (explain1.sh and so
-// on). It also implements "demo stop", which expects exit code 0.
+// port, waits until it serves, and writes its output to banner.txt, the guide that it names to guide.txt,
+// what is to paste into a shell to paste.sh, and each explanation to a script of its own (explain1.sh and so on). It also implements "demo stop", which expects exit code 0.
 func runDemoScript(ts *testscript.TestScript, neg bool, args []string) {
 	run := ts.Value(demoKey{}).(*demoRun)
 	switch {
@@ -52,7 +51,7 @@ func (run *demoRun) start(ts *testscript.TestScript, args []string) {
 	run.cmd.Args[0] = "gatehouse" // as if run from the path
 	run.cmd.Dir = ts.MkAbs(".")
 	run.cmd.Env = append(os.Environ(), "TMPDIR="+ts.MkAbs("tmp"))
-	var welcome strings.Builder
+	var banner strings.Builder
 	stdout, err := run.cmd.StdoutPipe()
 	ts.Check(err)
 	log, err := os.Create(ts.MkAbs("log.txt"))
@@ -61,14 +60,22 @@ func (run *demoRun) start(ts *testscript.TestScript, args []string) {
 	run.cmd.Stderr = log
 	ts.Check(run.cmd.Start())
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		welcome.WriteString(lines.Text() + "\n")
+		banner.WriteString(lines.Text() + "\n")
 		if strings.Contains(lines.Text(), "Ctrl-C stops everything.") {
 			break
 		}
 	}
-	ts.Check(os.WriteFile(ts.MkAbs("welcome.txt"), []byte(welcome.String()), 0o600))
-	ts.Check(os.WriteFile(ts.MkAbs("paste.sh"), []byte(toPaste(welcome.String())), 0o600))
-	for i, command := range explanations.FindAllString(welcome.String(), -1) {
+	file := regexp.MustCompile(`(?m)^less (.+)$`).FindStringSubmatch(banner.String())
+	if n := strings.Count(banner.String(), "\n"); n > 25 || file == nil {
+		ts.Fatalf("%d lines, want a file with more, and at most 25 lines:\n%s", n, banner.String())
+	}
+	text, err := os.ReadFile(file[1])
+	ts.Check(err)
+	guide := string(text)
+	ts.Check(os.WriteFile(ts.MkAbs("banner.txt"), []byte(banner.String()), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("guide.txt"), text, 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("paste.sh"), []byte(toPaste(guide)), 0o600))
+	for i, command := range explanations.FindAllString(guide, -1) {
 		ts.Check(os.WriteFile(ts.MkAbs(fmt.Sprintf("explain%d.sh", i+1)), []byte(command), 0o600))
 	}
 }
@@ -81,9 +88,9 @@ var (
 )
 
 // toPaste returns the lines at the left margin, block by block.
-func toPaste(welcome string) string {
+func toPaste(guide string) string {
 	var script strings.Builder
-	for block := range strings.SplitSeq(welcome, "\n\n") {
+	for block := range strings.SplitSeq(guide, "\n\n") {
 		block = strings.Trim(block, "\n")
 		if block != "" && block[0] != ' ' && !notHere.MatchString(block) {
 			script.WriteString(block + "\n\n")

@@ -219,10 +219,10 @@ func TestConfigIsYAML(t *testing.T) {
 	}
 }
 
-func TestWelcome(t *testing.T) {
+func TestGuide(t *testing.T) {
 	d := start(t)
 	var out bytes.Buffer
-	if err := d.Welcome(&out, "http://127.0.0.1:8080/mcp"); err != nil {
+	if err := d.Guide(&out, "http://127.0.0.1:8080/mcp"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -231,7 +231,7 @@ func TestWelcome(t *testing.T) {
 		"mcp-remote", "inspector",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the welcome does not mention %s", want)
+			t.Errorf("the guide does not mention %s", want)
 		}
 	}
 	for line := range strings.Lines(out.String()) {

@@ -100,13 +100,13 @@ func checkSecret(t *testing.T, config []byte, value, secret string) {
 	}
 }
 
-func TestSignInWelcome(t *testing.T) {
+func TestSignInGuide(t *testing.T) {
 	d := startSignIn(t, true)
 	if _, err := d.WriteConfig(); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := d.Welcome(&out, endpoint); err != nil {
+	if err := d.Guide(&out, endpoint); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -114,7 +114,7 @@ func TestSignInWelcome(t *testing.T) {
 		"2026-07-28", "2025-11-25", "--no-auth", "claude mcp add", "inspector",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the welcome does not mention %s", want)
+			t.Errorf("the guide does not mention %s", want)
 		}
 	}
 	for line := range strings.Lines(out.String()) {

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// TestVisitorsStayApart: visitors are nobody of the welcome text, change nothing that it shows, and are not
+// TestVisitorsStayApart: visitors are nobody of the guide, change nothing that it shows, and are not
 // in the log.
 func TestVisitorsStayApart(t *testing.T) {
 	d := startSignIn(t, true)
-	var welcome strings.Builder
-	if err := d.Welcome(&welcome, "http://127.0.0.1:48080/mcp"); err != nil {
+	var guide strings.Builder
+	if err := d.Guide(&guide, "http://127.0.0.1:48080/mcp"); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range visitors {
-		if strings.Contains(strings.ToLower(welcome.String()), v.user.Subject) {
-			t.Errorf("%s is in the welcome text", v.user.Subject)
+		if strings.Contains(strings.ToLower(guide.String()), v.user.Subject) {
+			t.Errorf("%s is in the guide", v.user.Subject)
 		}
 		if slices.ContainsFunc(d.signIn.Users, func(u user) bool { return u.Subject == v.user.Subject }) {
 			t.Errorf("%s is a user to choose", v.user.Subject)
@@ -30,7 +30,7 @@ func TestVisitorsStayApart(t *testing.T) {
 		for _, call := range v.calls {
 			arguments, _ := call.Arguments.(map[string]any)
 			if call.Name == "notes__add" || arguments["service"] == "web" {
-				t.Errorf("%s calls %s with %v, as the welcome text does", v.user.Subject, call.Name, arguments)
+				t.Errorf("%s calls %s with %v, as the guide does", v.user.Subject, call.Name, arguments)
 			}
 		}
 	}

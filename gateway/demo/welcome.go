@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"io"
@@ -13,14 +14,32 @@ import (
 //go:embed text/*.txt
 var textFiles embed.FS
 
-// Welcome writes what the demo offers at the gateway's endpoint, and how to try that. Lines to read
-// are indented; lines to paste are not.
+// Welcome writes where the demo is and three commands to try it, and puts the guide into a file, which Close removes.
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
-	p := newPage(endpoint)
+	var guide bytes.Buffer
+	if err := d.Guide(&guide, endpoint); err != nil {
+		return err
+	}
+	p := d.page(endpoint)
 	p.bold = d.opts.Bold
+	var err error
+	if p.Guide, err = d.write("try.txt", guide.Bytes()); err != nil {
+		return err
+	}
+	return fill(w, "banner.txt", p)
+}
+
+// Guide writes what the demo offers at the gateway's endpoint, and how to try that. Lines to read
+// are indented; lines to paste are not.
+func (d *Demo) Guide(w io.Writer, endpoint string) error {
+	return fill(w, "guide.txt", d.page(endpoint))
+}
+
+func (d *Demo) page(endpoint string) page {
+	p := newPage(endpoint)
 	p.Admin, p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.opts.Admin, d.offers, d.signIn, d.opts.Command,
 		d.file, d.opts.Progressive
-	return fill(w, "welcome.txt", p)
+	return p
 }
 
 // Curl returns shell commands that call a tool of a demo without sign-in, in each era.
@@ -47,6 +66,7 @@ type page struct {
 
 	SignIn *signIn
 	File   string // of the configuration
+	Guide  string // the file with more
 }
 
 func newPage(endpoint string) page {
