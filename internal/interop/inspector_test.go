@@ -12,8 +12,8 @@ import (
 )
 
 // tryInspector runs the Inspector's command line in both eras, with one connection for each
-// step.
-func (l *lab) tryInspector(t *testing.T, url string, upstreams []upstream) {
+// step, to where the arguments say.
+func (l *lab) tryInspector(t *testing.T, upstreams []upstream, to ...string) {
 	first := map[kind]upstream{}
 	for _, u := range upstreams {
 		if _, ok := first[u.kind]; !ok {
@@ -43,19 +43,19 @@ func (l *lab) tryInspector(t *testing.T, url string, upstreams []upstream) {
 				wantMessage("Please review: x")},
 		} {
 			t.Run(mode+"/"+e.title, func(t *testing.T) {
-				e.check(t, l.inspect(t, url, mode, e.args...))
+				e.check(t, l.inspect(t, to, mode, e.args...))
 			})
 		}
 	}
 }
 
 // inspect runs the Inspector with one method and its arguments.
-func (l *lab) inspect(t *testing.T, url, mode string, method ...string) outcome {
+func (l *lab) inspect(t *testing.T, to []string, mode string, method ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
-	args := []string{l.node.Module(".bin", "mcp-inspector"), "--cli", "--server-url", url, "--transport", "http",
-		"--protocol-era", mode, "--format", "json", "--quiet", "--method"}
+	args := append([]string{l.node.Module(".bin", "mcp-inspector"), "--cli"}, to...)
+	args = append(args, "--protocol-era", mode, "--format", "json", "--quiet", "--method")
 	cmd := exec.CommandContext(ctx, l.node.Binary, append(args, method...)...)
 	cmd.Dir = l.node.Dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // it stores a catalog there

@@ -3,10 +3,14 @@
 package interop
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +29,9 @@ func TestInterop(t *testing.T) {
 		{name: "TypeScript SDK v2 legacy", sdk: "v2", mode: "legacy", version: stateful},
 		{name: "TypeScript SDK v2 auto", sdk: "v2", mode: "auto", version: stateless},
 		{name: "TypeScript SDK v2 pinned", sdk: "v2", mode: stateless, version: stateless},
+		{name: "TypeScript SDK v1 over the bridge", sdk: "v1", mode: "legacy", version: stateful, bridge: true},
+		{name: "TypeScript SDK v2 legacy over the bridge", sdk: "v2", mode: "legacy", version: stateful, bridge: true},
+		{name: "TypeScript SDK v2 auto over the bridge", sdk: "v2", mode: "auto", version: stateless, bridge: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := gateway
@@ -34,7 +41,13 @@ func TestInterop(t *testing.T) {
 			l.tryClient(t, c, url, upstreams)
 		})
 	}
-	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, gateway, upstreams) })
+	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, upstreams, "--server-url", gateway, "--transport", "http") })
+	t.Run("Inspector over the bridge", func(t *testing.T) {
+		l.tryInspector(t, upstreams, l.gateway, "connect", "--stdio", gateway, "--transport", "stdio")
+	})
+	for name, python := range map[string]string{"Python SDK v1": l.python1, "Python SDK v2": l.python2} {
+		t.Run(name+" over the bridge", func(t *testing.T) { l.tryPython(t, python, gateway, upstreams) })
+	}
 	t.Run("definitions pass unchanged", func(t *testing.T) { l.tryDefinitions(t, gateway, upstreams) })
 	t.Run("sign-in", func(t *testing.T) { l.trySignIn(t, upstreams) })
 	t.Run("skills", func(t *testing.T) { l.trySkills(t, upstreams) })
@@ -232,4 +245,27 @@ func containsAll(t *testing.T, have, want []string) {
 			t.Errorf("%q is missing in %s", name, fmt.Sprint(have))
 		}
 	}
+}
+
+// tryPython runs a Python SDK over the bridge.
+func (l *lab) tryPython(t *testing.T, python, url string, upstreams []upstream) {
+	u := upstreams[slices.IndexFunc(upstreams, func(u upstream) bool { return u.kind == everything })]
+	steps := []step{{Method: "tools/list"}, callTool(u.tool("get-sum"), object{"a": 2, "b": 3}), callTool("no-such-tool", nil)}
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, "-B", l.checkout.Path("internal", "interop", "python", "client.py"), url)
+	cmd.Env = append(os.Environ(), "BRIDGE="+l.gateway, "XDG_STATE_HOME="+t.TempDir())
+	cmd.Stdin = bytes.NewReader(marshal(t, steps))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var r report
+	if err != nil || json.Unmarshal(out, &r) != nil || len(r.Outcomes) != len(steps) {
+		t.Fatalf("%v\n%s%s", err, out, stderr.Bytes())
+	}
+	if len(r.Outcomes[0].Result.Tools) < len(upstreams) {
+		t.Errorf("%d tools", len(r.Outcomes[0].Result.Tools))
+	}
+	wantText("The sum of 2 and 3 is 5.")(t, r.Outcomes[1])
+	r.Outcomes[2].wantError(t, -32602)
 }

@@ -131,6 +131,7 @@ type client struct {
 	name, sdk, mode string
 	version         string // the revision that it must negotiate
 	user            string // the user who signs in; "" for none
+	bridge          bool   // it is a client of stdio, and gatehouse connect is between
 }
 
 // step is one action of a client.
@@ -219,6 +220,9 @@ func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	// The filesystem server serves the client's roots as soon as it has them, and the time
 	// when it asks for them varies. So the roots are the folder that it serves anyway.
 	cmd.Env = append(os.Environ(), "ROOT=file://"+l.files)
+	if c.bridge {
+		cmd.Env = append(cmd.Env, "BRIDGE="+l.gateway, "XDG_STATE_HOME="+t.TempDir())
+	}
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

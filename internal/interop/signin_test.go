@@ -27,7 +27,7 @@ func (l *lab) trySignIn(t *testing.T, upstreams []upstream) {
 	for _, mode := range []string{"legacy", "modern"} {
 		t.Run("Inspector "+mode, func(t *testing.T) {
 			token := s.token(t, 0, s.url, "mcp")
-			o := l.inspect(t, s.url, mode, "tools/call", "--tool-name", s.everything.tool("get-sum"), "--tool-arg", "a=2",
+			o := l.inspect(t, []string{"--server-url", s.url, "--transport", "http"}, mode, "tools/call", "--tool-name", s.everything.tool("get-sum"), "--tool-arg", "a=2",
 				"--tool-arg", "b=3",
 				"--header", "Authorization: Bearer "+token)
 			wantText("The sum of 2 and 3 is 5.")(t, o)

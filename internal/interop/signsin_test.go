@@ -46,6 +46,7 @@ func (e *everybody) clients(t *testing.T, provider string) []signer {
 	case "keycloak":
 		return append(all,
 			signer{"Inspector after a restart", "MCP Inspector", registers, true, true, e.byInspector()},
+			signer{"the bridge after a restart", "Gatehouse", registers, true, true, e.byScript("v2", "legacy")},
 			signer{"mcp-remote with a document", "interop", document, true, false,
 				e.byScript("remote", "--client-metadata-url "+document)},
 		)
@@ -56,6 +57,7 @@ func (e *everybody) clients(t *testing.T, provider string) []signer {
 		signer{"Python SDK v1 with a document", "interop", document, false, false, e.byPython(e.python1, document)},
 		signer{"Inspector", "MCP Inspector", registers, true, false, e.byInspector()},
 		signer{"mcp-remote", "MCP CLI Proxy", registers, true, false, e.byScript("remote", "")},
+		signer{"the bridge", "Gatehouse", registers, true, false, e.byScript("v2", "legacy")},
 	)
 }
 
@@ -194,6 +196,9 @@ func (e *everybody) byScript(args ...string) func(*testing.T, func(*mcptest.Tab,
 		args := slices.Insert(slices.Clone(args), 2, e.front.URL)
 		steps := slices.DeleteFunc(theSteps(), func(s step) bool { return s.Method == "account/age" }) // the front does that
 		env := []string{"MCP_REMOTE_CONFIG_DIR=" + t.TempDir()}
+		if len(args) == 3 && args[0] == "v2" { // who signs in is not the client
+			env = []string{"BRIDGE=" + e.lab.gateway, "XDG_STATE_HOME=" + t.TempDir()}
+		}
 		return e.report(t, steps, e.desk.run(t, look, e.node.Dir, env, marshal(t, steps),
 			append([]string{e.node.Binary, "client.mjs"}, args...)...))
 	}

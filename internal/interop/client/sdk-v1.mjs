@@ -1,6 +1,7 @@
 // @modelcontextprotocol/sdk, the TypeScript SDK of the stateful revisions.
 import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
@@ -18,11 +19,16 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   client.setRequestHandler(ListRootsRequestSchema, handlers.roots);
   client.setNotificationHandler(LoggingMessageNotificationSchema, handlers.log);
   client.fallbackNotificationHandler = handlers.other;
-  // mode: "sse" for HTTP+SSE, a revision to offer, or both; else the SDK's own.
+  // mode: "sse" for HTTP+SSE, a revision to offer, or both; else the SDK's own. With BRIDGE, the path of gatehouse, over
+  // its bridge.
   const Transport = mode.startsWith('sse') ? SSEClientTransport : StreamableHTTPClientTransport;
   const [revision] = /\d{4}-\d\d-\d\d/.exec(mode) ?? [];
+  const { BRIDGE } = process.env;
   const dial = () => {
-    const transport = new Transport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+    const transport = BRIDGE
+      ? new StdioClientTransport({ command: BRIDGE, args: ['connect', '--stdio', url], env: process.env })
+      : new Transport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+    if (BRIDGE) transport.setProtocolVersion = (version) => (transport.protocolVersion = version);
     if (!revision) return transport;
     const send = transport.send.bind(transport); // the SDK offers its newest revision only
     transport.send = (message, options) => {

@@ -1,5 +1,6 @@
 // @modelcontextprotocol/client, the TypeScript SDK of both eras.
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { looseObject } from 'zod';
 
 export async function connect(url, mode, info, capabilities, handlers, account) {
@@ -12,7 +13,11 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   client.setRequestHandler('roots/list', handlers.roots);
   client.setNotificationHandler('notifications/message', handlers.log);
   client.fallbackNotificationHandler = handlers.other;
-  const dial = () => new StreamableHTTPClientTransport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+  const { BRIDGE } = process.env; // the path of gatehouse, to go over its bridge
+  const dial = () =>
+    BRIDGE
+      ? new StdioClientTransport({ command: BRIDGE, args: ['connect', '--stdio', url], env: process.env })
+      : new StreamableHTTPClientTransport(new URL(url), account && { authProvider: account, fetch: account.fetch });
   let transport = dial();
   try {
     await client.connect(transport);
@@ -22,7 +27,7 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
     transport = dial();
     await client.connect(transport);
   }
-  const sessions = Boolean(transport.sessionId);
+  const sessions = client.getNegotiatedProtocolVersion() < '2026';
   let _meta; // without sessions, each call says what it wants logged
   return {
     client,

@@ -2,7 +2,7 @@
 
     client.py URL [browser [DOCUMENT]]
 
-With "browser", its user signs in in the browser that BROWSER names, and DOCUMENT is the URL of a
+With BRIDGE, the path of gatehouse, it goes over its bridge. With "browser", its user signs in in the browser that BROWSER names, and DOCUMENT is the URL of a
 document about the client.
 
 It takes the steps that stand on standard input as a JSON array, one after the other, and
@@ -11,12 +11,14 @@ writes what came of each as one JSON object.
 
 import contextlib
 import json
+import os
 import sys
 import time
 from typing import Any
 
 import anyio
-from mcp import ClientSession, types
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import ConfigDict
@@ -57,9 +59,13 @@ async def main() -> None:
     steps = json.load(sys.stdin)
     url, *user = sys.argv[1:]
     async with contextlib.AsyncExitStack() as stack:
-        http = create_mcp_http_client(auth=sign_in(url, *user[1:]) if user else None)
-        await stack.enter_async_context(http)
-        streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
+        if bridge := os.environ.get("BRIDGE"):
+            command = StdioServerParameters(command=bridge, args=["connect", "--stdio", url], env=dict(os.environ))
+            streams = await stack.enter_async_context(stdio_client(command))
+        else:
+            http = create_mcp_http_client(auth=sign_in(url, *user[1:]) if user else None)
+            await stack.enter_async_context(http)
+            streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
         session = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
         await session.initialize()
         outcomes = [await take(session, step) for step in steps]
