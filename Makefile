@@ -94,7 +94,8 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 		done || exit 1; \
 	done
 
-interop: ## run other people's clients and servers through the gateway (npm, PyPI)
+interop: ## run other people's clients, servers and proxies with the gateway (npm, PyPI, and apt as root)
+	@internal/interop/install.sh
 	go test -tags interop -count=1 -timeout 25m ./internal/interop
 
 browser: ## open every page of the console and for users in Chromium (apt, as root, and npm)

@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"net"
 	"net/http"
-	"sync"
 
 	"golang.org/x/net/netutil"
 
@@ -110,17 +107,7 @@ func (g *Gateway) serveAdmin() {
 	g.remember(g.graph())
 	server := newServer(g.adminRoutes(), g.log)
 	g.secure(server, g.certificates.operators)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := serve(server, g.admin); !errors.Is(err, http.ErrServerClosed) {
-			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
-		}
-	})
-	g.undo.OnStop("admin server", func(context.Context) error {
-		err := server.Close()
-		serving.Wait()
-		return err
-	})
+	g.serveBeside("admin server", server, g.admin, failure.AdminDown)
 	g.log.Info("serving operators", "address", g.admin.Addr().String())
 }
 

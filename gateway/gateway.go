@@ -196,7 +196,7 @@ func (g *Gateway) open(opts Options, cfg config.Config) (err error) {
 		return err
 	}
 	var passed doorway.Passed
-	if err := g.openAdmin(cfg, opts.Admin, &passed); err != nil {
+	if err := errors.Join(g.openAdmin(cfg, opts.Admin, &passed), g.serveProofs(&passed)); err != nil {
 		return err
 	}
 	listener := opts.Listener
@@ -284,6 +284,11 @@ func (g *Gateway) Start() {
 	})
 	if g.certificates != (certificates{}) {
 		g.undo.OnStop("certificates", lifecycle.Run(g.certificates.watch(g.log, g.lookEvery)))
+		for section, live := range g.certificates.all {
+			if live.Orders() != nil {
+				g.undo.OnStop("orders for "+section, lifecycle.Run(order(g.log, section, live)))
+			}
+		}
 	}
 	g.undo.OnStop("front", g.front.Close)
 	g.undo.OnStop("calls that wait for approval", func(context.Context) error { g.waiting.Close(); return nil })

@@ -11,12 +11,18 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/diagnose"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
+	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
@@ -29,6 +35,12 @@ const (
 	readTimeout       = 15 * time.Second
 	writeTimeout      = time.Minute // from the head of the request on
 	maxHeaderBytes    = 32 << 10
+)
+
+// askAuthority bounds a request to an authority that issues certificates, and mostIssued what is kept of orders.
+const (
+	askAuthority = 30 * time.Second
+	mostIssued   = 1000
 )
 
 // bind listens at the address under a key of the configuration.
@@ -85,6 +97,22 @@ func serve(server *http.Server, l net.Listener) error {
 	return server.Serve(l)
 }
 
+// serveBeside runs a server beside that of clients until nearly the end of a stop. If it ends before, the log has
+// the failure.
+func (g *Gateway) serveBeside(name string, server *http.Server, l net.Listener, failed failure.Name) {
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := serve(server, l); !errors.Is(err, http.ErrServerClosed) {
+			g.log.Error("a listener has ended", failed.Attr(), "part", name, "error", err)
+		}
+	})
+	g.undo.OnStop(name, func(context.Context) error {
+		err := server.Close()
+		serving.Wait()
+		return err
+	})
+}
+
 // closing returns a step that closes a listener, unless its server has closed it.
 func closing(l net.Listener) func(context.Context) error {
 	return func(context.Context) error {
@@ -122,8 +150,26 @@ func (s serverLog) Write(line []byte) (int, error) {
 // certificates are those of the listeners, each nil for plain HTTP.
 type certificates struct{ endpoint, operators *tlsfiles.Live }
 
+// serveProofs answers authorities at plain HTTP, where that is configured.
+func (g *Gateway) serveProofs(passed *doorway.Passed) error {
+	for section, live := range g.certificates.all {
+		acme := live.Orders()
+		if acme == nil || acme.HTTPListen == "" {
+			continue
+		}
+		l, err := bind(passed, section+".acme.http_listen", acme.HTTPListen)
+		if err != nil {
+			return err
+		}
+		g.serveBeside("proofs for "+section, newServer(live.Proofs(), g.log), netutil.LimitListener(l, adminConnections),
+			failure.CertificateNotIssued)
+	}
+	return nil
+}
+
 // openTLS reads the certificates of the listeners.
 func (g *Gateway) openTLS(cfg config.Config) (err error) {
+	store := expiring.New(g.base, g.key("certificates by ACME"), "acme", mostIssued)
 	for _, one := range []struct {
 		key   string
 		files tlsfiles.Server
@@ -132,7 +178,16 @@ func (g *Gateway) openTLS(cfg config.Config) (err error) {
 		if one.files.IsZero() {
 			continue
 		}
-		if *one.live, err = one.files.Open(); err != nil {
+		with := tlsfiles.Orders{Store: store}
+		if acme := one.files.ACME; acme != nil {
+			client, err := safehttp.New(safehttp.Options{Trust: []string{acme.URL()}, Timeout: askAuthority,
+				Route: egress.Config{TLS: egress.TLS{CAFile: acme.CAFile}, Proxy: cfg.Proxy}})
+			if err != nil {
+				return fmt.Errorf("%s.acme: %w", one.key, err)
+			}
+			with.Client = &http.Client{Transport: safehttp.RoundTripper(client.Do)}
+		}
+		if *one.live, err = one.files.Open(with); err != nil {
 			return fmt.Errorf("%s: %w", one.key, err)
 		}
 	}
@@ -158,6 +213,29 @@ func (c certificates) watch(log *slog.Logger, every time.Duration) func(context.
 			select {
 			case <-ticker.C:
 				c.look(log, false)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// order returns a function that looks after an ordered certificate until its context ends.
+func order(log *slog.Logger, section string, live *tlsfiles.Live) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			renewed, wait, err := live.Renew(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				log.Error("no certificate was issued: the one before stays in use, if there is one",
+					failure.CertificateNotIssued.Attr(), "section", section, "error", err, "again_in", wait.String())
+			case renewed:
+				log.Info("certificate in use", "section", section, "ends", live.Status().Ends[0].At.UTC())
+			}
+			select {
+			case <-time.After(wait):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -197,11 +275,11 @@ func (write sample) certificates(c certificates) {
 				unixSeconds(end.At), "key", section+"."+end.Key)
 		}
 		write("gatehouse_tls_last_renewal_successful",
-			"1 if the files of a listener's certificates could be used when they changed last, 0 if those before stay in use.",
+			"1 if the last change or order of a listener's certificates was good, 0 if those before stay in use.",
 			truth(status.Ends[0].Problem == ""), "section", section)
 		for result, n := range map[string]int{"ok": status.Renewed, "refused": status.Refused} {
 			write("gatehouse_tls_renewals_total",
-				"Changed files of a listener's certificates, by what became of them: ok, refused.",
+				"Changed files and orders of a listener's certificates, by what became of them: ok, refused.",
 				float64(n), "section", section, "result", result)
 		}
 	}

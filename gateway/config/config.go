@@ -150,7 +150,7 @@ func (c Config) Validate() error {
 		found.At("listen", c.Auth.CheckListener(c.Listen))
 	}
 	found.At("tls", c.TLS.Validate())
-	found.Join(checkAddresses(c.Listen, c.Replicas.Listen, c.Admin.Listen)...)
+	found.Join(checkAddresses(c.Listen, c.Replicas.Listen, c.Admin.Listen, c.TLS.ACME, c.Admin.TLS.ACME)...)
 	found.At("proxy", egress.CheckProxy(c.Proxy))
 	found.At("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {

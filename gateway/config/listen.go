@@ -34,12 +34,19 @@ func checkListen(listen string) error {
 	return nil
 }
 
-// checkAddresses reports listeners that would be at one address.
-func checkAddresses(endpoint, replicas, operators string) (found problems.List) {
+// checkAddresses reports listeners that would be at one address, and wrong addresses for proofs.
+func checkAddresses(endpoint, replicas, operators string, proofs ...*tlsfiles.ACME) (found problems.List) {
 	type listener struct{ key, host, port string }
+	type address struct{ key, at string }
 	var others []listener
-	for _, l := range []struct{ key, at string }{{"listen", endpoint}, {"replicas.listen", replicas},
-		{"admin.listen", operators}} {
+	all := []address{{"listen", endpoint}, {"replicas.listen", replicas}, {"admin.listen", operators}}
+	for i, acme := range proofs {
+		if acme != nil && acme.HTTPListen != "" {
+			all = append(all, address{[]string{"tls", "admin.tls"}[i] + ".acme.http_listen", acme.HTTPListen})
+			found.At(all[len(all)-1].key, checkListen(acme.HTTPListen))
+		}
+	}
+	for _, l := range all {
 		host, port, err := net.SplitHostPort(l.at)
 		if err != nil || port == "0" {
 			continue

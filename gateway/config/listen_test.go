@@ -44,6 +44,29 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestACMENeedsState: certificates that are ordered have a place that outlives the gateway, and an address of its own
+// for proofs.
+func TestACMENeedsState(t *testing.T) {
+	acme := &tlsfiles.ACME{Domains: []string{"mcp.example.com"}, AcceptTerms: true, HTTPListen: "127.0.0.1:80"}
+	c := Config{Listen: "127.0.0.1:443", TLS: tlsfiles.Server{ACME: acme}}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "state: directory: acme needs it") {
+		t.Errorf("error %v", err)
+	}
+	c.State.Directory = "/var/lib/gatehouse"
+	if err := c.Validate(); err == nil || strings.Contains(err.Error(), "acme") { // there are no upstreams
+		t.Errorf("error %v", err)
+	}
+	c.Listen, c.Admin.TLS = "127.0.0.1:80", tlsfiles.Server{ACME: &tlsfiles.ACME{HTTPListen: "80"}}
+	err := c.Validate()
+	for _, want := range []string{"tls.acme.http_listen: 127.0.0.1:80: listen is there already",
+		"admin.tls.acme.http_listen: \"80\"",
+		"admin.tls: acme: domains"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
 // TestTLSWaitsForARestart: other files for a listener wait for a restart, with the URL that follows from them.
 func TestTLSWaitsForARestart(t *testing.T) {
 	holds := Config{Listen: "127.0.0.1:80"}.WithDefaults()

@@ -10,7 +10,8 @@ import (
 // State is the section "state": where a gateway alone keeps what outlives it. With Redis, it is there.
 type State struct {
 	// Directory is for the owner of the process alone. It has the file state.db: users' own accounts at servers,
-	// and the grants, consents, codes and signing keys of the gateway's own authorization server, sealed. Without
+	// the grants, consents, codes and signing keys of the gateway's own authorization server, and certificates by
+	// ACME, sealed. Without
 	// sessions.key, or without keys in the section vault, it also has a key, state.key. Default: with auth.mode
 	// none and accounts at servers, a directory for each listen in gatehouse in the user's directory for settings,
 	// such as ~/.config; else none, and all of this ends with the process.
@@ -24,6 +25,9 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 func checkState(c Config) (found problems.List) {
 	found.When(c.Sessions.Store == session.StoreRedis && c.State.Directory != "",
 		"state: directory: with sessions.store: redis everything is in Redis: take it away, after gatehouse state export and import if there is something in it")
+	ordered := c.TLS.ACME != nil || c.Admin.TLS.ACME != nil
+	found.When(ordered && c.Sessions.Store != session.StoreRedis && c.StateDirectory() == "",
+		"state: directory: acme needs it to keep certificates, or each start would order new ones: name one, such as /var/lib/gatehouse, or say sessions.store: redis")
 	return found
 }
 

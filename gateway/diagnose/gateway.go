@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
 const (
@@ -207,7 +208,7 @@ func certificates(f Facts) (all []admin.Finding) {
 			found.What, found.Cause = fmt.Sprintf("The certificate of %s has ended.", key),
 				fmt.Sprintf("It was good until %s.", c.At.UTC().Format(time.DateTime))
 			found.Since = since(c.At)
-		case left < soon:
+		case left < soon && c.Key != tlsfiles.ByACME: // which may be that short
 			found.Severity = admin.Warning
 			days := int64(left / (24 * time.Hour))
 			found.What = fmt.Sprintf("The certificate of %s ends in %s.", key, count(days, "day", "days"))
@@ -219,6 +220,10 @@ func certificates(f Facts) (all []admin.Finding) {
 			continue
 		}
 		switch {
+		case c.Key == tlsfiles.ByACME:
+			found.What = fmt.Sprintf("No certificate is issued for %s.", c.Section)
+			found.Code = failure.CertificateNotIssued.String()
+			found.Next = fmt.Sprintf("Let the authority find %s here: the gateway orders it again by itself.", c.File)
 		case c.Key == "client_ca_file", c.Key == "ca_file" && strings.HasSuffix(c.Section, ".tls"): // they are read again
 			found.Next = fmt.Sprintf("Put the authority's new certificate into %s.", c.File)
 		case c.Key == "ca_file":

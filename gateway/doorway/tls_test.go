@@ -25,7 +25,7 @@ func serveTLS(t *testing.T, cfg Config, change func(*http.Server)) (*serving, *t
 	t.Helper()
 	a := mcptest.NewAuthority(t)
 	cert, key := a.Issue(t, "server", time.Hour)
-	live, err := tlsfiles.Server{CertFile: cert, KeyFile: key}.Open()
+	live, err := tlsfiles.Server{CertFile: cert, KeyFile: key}.Open(tlsfiles.Orders{})
 	if err != nil {
 		t.Fatal(err)
 	}

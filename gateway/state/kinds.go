@@ -27,6 +27,7 @@ func kinds() []kind {
 		{"oauth-grants", "authorization server: grants"},
 		{"oauth-consents", "authorization server: consents"},
 		{"oauth-keys", "authorization server: signing keys"},
+		{"acme", "certificates by ACME"},
 	}
 }
 

@@ -37,8 +37,9 @@ var layers = []layer{
 	{level: 0, dir: "internal/mcp", ours: []string{"internal/jsonstring", "internal/trail"}}, // a call carries its trail
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/jsonstring", "internal/mcp"}},
 	{level: 2, dir: "internal/shape", ours: []string{"internal/mcp", "internal/mcp/wire"}},
-	{level: 1, dir: "internal/tlsfiles", ours: []string{"internal/problems", "internal/strictyaml"}},
-	// to see files change
+	// strictyaml to see files change
+	{level: 1, dir: "internal/tlsfiles", ours: []string{"internal/problems", "internal/strictyaml"},
+		third: []string{"golang.org/x/crypto/acme"}},
 	// httpproxy for the proxies of the environment
 	{level: 1, dir: "internal/egress", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems"},
 		third: []string{"golang.org/x/net/http/httpproxy"}},

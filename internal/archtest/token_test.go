@@ -10,8 +10,8 @@ import (
 )
 
 // seeTokens are the packages that may use mcp.Caller.Token: the one that verifies it and
-// the one that exchanges it.
-var seeTokens = []string{"auth", "auth/outbound"}
+// the one that exchanges it; and one that knows no callers: its tokens are those of ACME.
+var seeTokens = []string{"auth", "auth/outbound", "internal/tlsfiles"}
 
 // checkCallerToken restricts access to the client's token. It ignores types: no other field
 // named Token is read anywhere, so a harmless one needs another name. Emptying the field is

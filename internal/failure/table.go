@@ -104,6 +104,7 @@ const (
 	ConfigDoubtful
 	ClusterUnknown
 	CertificateRefused
+	CertificateNotIssued
 	ReloadLeftovers
 	StopUnclean
 	AdminDown
@@ -254,6 +255,8 @@ var table = [...]row{
 	ClusterUnknown: {"GH-DISCOVERY-API", 0, Later, "the Kubernetes API does not say which servers there are"},
 	CertificateRefused: {"GH-CERTIFICATE-REFUSED", 0, Never,
 		"a changed certificate of a listener cannot be used, and the one before stays in use"},
+	CertificateNotIssued: {"GH-CERTIFICATE-NOT-ISSUED", 0, Later,
+		"an authority did not issue the certificate of a listener (acme), and the one before stays in use, if there is one"},
 	ReloadLeftovers:   {"GH-RELOAD-LEFTOVERS", 0, Never, "parts of the former configuration did not end in good order"},
 	StopUnclean:       {"GH-STOP-UNCLEAN", 0, Never, "a part of the gateway did not stop in good order"},
 	AdminDown:         {"GH-ADMIN-DOWN", 0, Never, "the listener for operators has ended"},

@@ -53,6 +53,7 @@ func Kinds() []Kind {
 		{"oauth-consents:", 1, "consents"},
 		{"oauth-documents:", 1, "documents about clients"},
 		{"oauth-keys:", 1, "signing keys"},
+		{"acme:", 1, "certificates by ACME, and the account and the proofs for them"},
 	}
 }
 

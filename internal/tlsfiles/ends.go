@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// ByACME is the key of a certificate that is ordered. Its "file" are the domains.
+const ByACME = "acme"
+
 // End is when a file of certificates stops being good.
 type End struct {
 	// Key is the key of the configuration, File its value.
@@ -40,7 +43,7 @@ func (f Files) Ends() (all []End) {
 func endOf(key, file string, certificates []*x509.Certificate) End {
 	e := End{Key: key, File: file}
 	for _, c := range certificates {
-		if e.At.IsZero() || c.NotAfter.Before(e.At) == (key == "cert_file") {
+		if e.At.IsZero() || c.NotAfter.Before(e.At) == (key == "cert_file" || key == ByACME) {
 			e.At = c.NotAfter
 		}
 	}

@@ -54,7 +54,7 @@ func TestServerMistakes(t *testing.T) {
 func TestLiveLook(t *testing.T) {
 	a := mcptest.NewAuthority(t)
 	cert, key := a.Issue(t, "server", time.Hour)
-	live, err := tlsfiles.Server{CertFile: cert, KeyFile: key}.Open()
+	live, err := tlsfiles.Server{CertFile: cert, KeyFile: key}.Open(tlsfiles.Orders{})
 	if err != nil {
 		t.Fatal(err)
 	}
