@@ -2,14 +2,11 @@ package gateway
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 )
 
 const helmDir = "helm/gatehouse/"
@@ -31,8 +28,7 @@ metadata:
   labels: {app.kubernetes.io/name: gatehouse}
 spec:
   ` + strings.TrimRight(rules, " ")),
-		helmDir + "files/alerts.yaml":  alerts,
-		helmDir + "values.schema.json": valuesSchema(t),
+		helmDir + "files/alerts.yaml": alerts,
 	}
 	for name, text := range boards(t) {
 		copies["grafana/"+name+".json"] = text
@@ -62,50 +58,4 @@ func read(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// valuesSchema returns the schema of the chart's values, with that of the configuration below config, without its
-// texts. What gatehouse needs is not required there: values come from several files, and the templates say it.
-func valuesSchema(t *testing.T) []byte {
-	t.Helper()
-	var values, configuration map[string]any
-	if err := json.Unmarshal(read(t, helmDir+"values.schema.json"), &values); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(config.Schema()), &configuration); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"$schema", "title", "required"} {
-		delete(configuration, key)
-	}
-	strip(configuration)
-	properties, ok := values["properties"].(map[string]any)
-	if !ok {
-		t.Fatal("values.schema.json has no properties")
-	}
-	properties["config"] = configuration
-	text, err := json.MarshalIndent(values, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(text, '\n')
-}
-
-// strip removes the descriptions of a schema and of all that is in it. A property may have that name, too.
-func strip(schema map[string]any) {
-	if _, text := schema["description"].(string); text {
-		delete(schema, "description")
-	}
-	for _, within := range schema {
-		switch within := within.(type) {
-		case map[string]any:
-			strip(within)
-		case []any:
-			for _, one := range within {
-				if one, ok := one.(map[string]any); ok {
-					strip(one)
-				}
-			}
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"flag"
@@ -22,9 +23,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-var update = flag.Bool("update", false, "write schema.json")
+var update = flag.Bool("update", false, "write the schemas")
 
-// TestSchema holds schema.json to the structs of the configuration and their comments.
+// TestSchema holds schema.json, and what the Helm chart has of it, to the structs of the configuration and their
+// comments.
 func TestSchema(t *testing.T) {
 	w := writer{t: t, root: filepath.Join("..", ".."), packages: map[string]map[string]*ast.StructType{}}
 	root := w.of(reflect.TypeFor[Config](), "")
@@ -36,12 +38,81 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, '\n')
+	hold(t, "schema.json", want)
+	hold(t, valuesFile, valuesSchema(t, root))
+}
+
+// hold compares a file with what it has to be, or writes it.
+func hold(t *testing.T, file string, want []byte) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if string(want) != Schema() {
-		t.Error("schema.json differs from the structs: go test ./gateway/config -run TestSchema -update writes it")
+		return
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("%s differs from the structs: go test ./gateway/config -run TestSchema -update writes it", file)
+	}
+}
+
+// valuesFile is the schema of the values of the Helm chart.
+const valuesFile = "../../deploy/helm/gatehouse/values.schema.json"
+
+// valuesSchema returns the schema of the chart's values, with that of the configuration below config, without its
+// texts. What gatehouse needs is not required there: values come from several files, and the templates say it.
+func valuesSchema(t *testing.T, root object) []byte {
+	t.Helper()
+	have, err := os.ReadFile(valuesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values, configuration object
+	if err := json.Unmarshal(have, &values); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &configuration); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"$schema", "title", "required"} {
+		delete(configuration, key)
+	}
+	strip(configuration)
+	properties, ok := values["properties"].(object)
+	if !ok {
+		t.Fatal("values.schema.json has no properties")
+	}
+	properties["config"] = configuration
+	if text, err = json.MarshalIndent(values, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// strip removes the descriptions of a schema and of all that is in it. A property may have that name, too.
+func strip(schema object) {
+	if _, text := schema["description"].(string); text {
+		delete(schema, "description")
+	}
+	for _, within := range schema {
+		switch within := within.(type) {
+		case object:
+			strip(within)
+		case []any:
+			for _, one := range within {
+				if one, ok := one.(object); ok {
+					strip(one)
+				}
+			}
+		}
 	}
 }
 
