@@ -22,7 +22,8 @@ import (
 func bridgeFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.String("key-env", "", "`VARIABLE` with an API key or a token, in place of a sign-in in the browser")
-	f.StringArray("header-env", nil, "`NAME=VARIABLE`: an HTTP header and the variable with its value; may be given several times")
+	f.StringArray("header-env", nil,
+		"`NAME=VARIABLE`: an HTTP header and the variable with its value; may be given several times")
 	f.String("ca-file", "", "`FILE` with authorities, in PEM, that may sign the server's certificate")
 	f.String("authorization-server", "", "`URL` of the server at which you sign in, where several are named")
 	f.String("client-id", "", "`ID` with which this client is registered at --authorization-server")
@@ -100,9 +101,12 @@ func stateHome() (string, error) {
 // openPage opens a page in the user's browser, and prints it for where there is none.
 func openPage(cmd *cobra.Command, page string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "gatehouse: sign in in your browser: %s\n", page)
-	command := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
-	if command == nil {
-		command = []string{cmp.Or(os.Getenv("BROWSER"), "xdg-open")}
+	command := []string{cmp.Or(os.Getenv("BROWSER"), "xdg-open")}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open"}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
 	browser := exec.Command(command[0], append(command[1:], page)...)
 	if browser.Start() == nil {

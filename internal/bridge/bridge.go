@@ -100,7 +100,8 @@ type call struct {
 func New(cfg Config) (*Bridge, error) {
 	u, err := url.Parse(cfg.URL)
 	switch {
-	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "",
+		u.Scheme != "https" && u.Scheme != "http":
 		return nil, errors.New("want the URL of a server, such as https://mcp.example.com/mcp") // it may hold credentials
 	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return nil, fmt.Errorf("http is for servers on this machine: write https://%s%s", u.Host, u.EscapedPath())
@@ -301,7 +302,8 @@ func (b *Bridge) post(ctx context.Context, m wire.Message, text []byte) {
 		}
 	}
 	if err != nil {
-		b.log.Warn("a message of the host did not reach the server", failure.UpstreamDown.Attr(), "method", m.Method, "error", err)
+		b.log.Warn("a message of the host did not reach the server", failure.UpstreamDown.Attr(), "method", m.Method,
+			"error", err)
 	} else if m.Method == mcp.NoteInitialized && s != nil {
 		b.listen(s)
 	}

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -133,11 +135,16 @@ func (h *host) open() {
 	h.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}`
+const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+	`"capabilities":{},"clientInfo":{"name":"host","version":"1"}}}`
+
+// said is an event with a message of the server, without its jsonrpc.
+func said(message string) string { return `data: {"jsonrpc":"2.0",` + message + "}\n\n" }
 
 // tool is a call, in both eras.
 func tool(id int, name, arguments string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name, arguments)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name,
+		arguments)
 }
 
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
@@ -152,9 +159,10 @@ func TestSession(t *testing.T) {
 			fake.Events(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
 			<-r.Context().Done()
 		case m.Method == mcp.MethodToolsCall:
-			fake.Events(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\"}}\n\n")
+			fake.Events(w, said(`"id":"q","method":"elicitation/create","params":{"message":"?"}`))
 			f.AwaitAnswer(t, "q")
-			fake.Events(w, "data: {\"jsonrpc\":\"2.0\",\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+string(m.ID)+",\ndata: \"result\":{\ndata:  \"big\":12345678901234567890}}\n\n")
+			fake.Events(w, "data: no message\n\n"+
+				said(`"id":`+string(m.ID)+",\ndata: \"result\":{\ndata:  \"big\":12345678901234567890}"))
 		default:
 			return false
 		}
@@ -194,7 +202,8 @@ func TestStateless(t *testing.T) {
 		case m.Method == mcp.MethodToolsList && mcp.Raw(m.Params).At("cursor") == nil:
 			fake.Result(w, m, `{"tools":[],"nextCursor":"2"}`)
 		case m.Method == mcp.MethodToolsList:
-			fake.Result(w, m, `{"tools":[{"name":"é","inputSchema":{"type":"object","properties":{"to":{"type":"string","x-mcp-header":"To"}}}}]}`)
+			fake.Result(w, m, `{"tools":[{"name":"é","inputSchema":{"type":"object","properties":{"to":{"type":"string",`+
+				`"x-mcp-header":"To"}}}}]}`)
 		case m.Method == mcp.MethodToolsCall && r.Header.Get("Mcp-Param-To") != "eu":
 			fake.Failure(w, http.StatusBadRequest, m, `{"code":-32020,"message":"a header is missing"}`)
 		default:
@@ -299,7 +308,8 @@ func TestSessionGone(t *testing.T) {
 	}
 	sessions.Store(2) // the next one is another server
 	h.say(tool(14, "a", `{}`))
-	h.want(`"id":14,"error":{"code":50205,"message":"` + strings.TrimPrefix(f.URL, "http://") + ` has ended the session, and offers something else`)
+	h.want(`"id":14,"error":{"code":50205,"message":"` + strings.TrimPrefix(f.URL, "http://") +
+		` has ended the session, and offers something else`)
 }
 
 // TestResumed: streams that break off go on after their last event.
@@ -316,7 +326,7 @@ func TestResumed(t *testing.T) {
 		case r.Method == http.MethodGet && gets.Add(1) == 1:
 			fake.Events(w, "id: g1\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/first\"}\n\n")
 		case r.Method == http.MethodGet:
-			fake.Events(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/after/"+r.Header.Get("Last-Event-Id")+"\"}\n\n")
+			fake.Events(w, said(`"method":"notifications/after/`+r.Header.Get("Last-Event-Id")+`"`))
 			<-r.Context().Done()
 		default:
 			return false
@@ -341,7 +351,7 @@ func TestListenAgain(t *testing.T) {
 			return false
 		}
 		first := n.Add(1) == 1
-		fake.Events(w, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"n\":%d}}\n\n", n.Load()))
+		fake.Events(w, said(fmt.Sprintf(`"method":"notifications/subscriptions/acknowledged","params":{"n":%d}`, n.Load())))
 		if !first {
 			<-r.Context().Done()
 		}
@@ -438,10 +448,59 @@ func TestServerAway(t *testing.T) {
 
 // TestRefusedURLs: where no bridge leads.
 func TestRefusedURLs(t *testing.T) {
-	for _, url := range []string{"", "mcp.example.com", "ftp://127.0.0.1/", "https://me:secret@example.com/", "https://x/#f", "http://example.com/mcp",
-		"http://10.0.0.1/mcp", "http://localhost.example.com/"} {
+	for _, url := range []string{"", "mcp.example.com", "ftp://127.0.0.1/", "https://me:secret@example.com/",
+		"https://x/#f", "http://example.com/mcp", "http://10.0.0.1/mcp", "http://localhost.example.com/"} {
 		if _, err := bridge.New(bridge.Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+// TestTLS: a server proves who it is, with TLS 1.2 at least, before it gets anything.
+func TestTLS(t *testing.T) {
+	ours, other := mcptest.NewAuthority(t), mcptest.NewAuthority(t)
+	for name, tt := range map[string]struct {
+		by   *mcptest.Authority
+		life time.Duration
+		most uint16
+		host string
+		want string
+	}{
+		"good":              {ours, time.Hour, 0, "localhost", `"id":1,"result"`},
+		"another authority": {other, time.Hour, 0, "localhost", "--ca-file"},
+		"expired":           {ours, -time.Hour, 0, "localhost", "There is no safe connection"},
+		"another name":      {ours, time.Hour, 0, "127.0.0.2", "There is no safe connection"},
+		"TLS 1.1":           {ours, time.Hour, tls.VersionTLS11, "localhost", "There is no safe connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fake.NewUnstarted(false, nil)
+			pair, err := tls.LoadX509KeyPair(tt.by.Issue(t, name, tt.life))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := httptest.NewUnstartedServer(f)
+			if s.Listener.Close(); tt.host == "127.0.0.2" {
+				s.Listener, err = net.Listen("tcp", "127.0.0.2:0")
+			} else {
+				s.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+			}
+			if err != nil {
+				t.Skip(err) // 127.0.0.2 is not there on every system
+			}
+			s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10, MaxVersion: tt.most}
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.StartTLS()
+			defer s.Close()
+			_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+			h := begin(t, bridge.Config{URL: "https://" + net.JoinHostPort(tt.host, port), CAFile: ours.File(t)})
+			h.say(alone(tool(1, "a", `{}`)))
+			h.want(tt.want)
+			if got := len(f.Requests("")); (got == 1) != (name == "good") {
+				t.Errorf("it got %d requests", got)
+			}
+			if err := h.end(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

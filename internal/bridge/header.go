@@ -36,7 +36,8 @@ func (t *tools) learn(result mcp.Raw) {
 	result.At("tools").Elements(func(tool mcp.Raw) bool {
 		name := tool.At("name").Text()
 		delete(t.params, name)
-		if headers, err := wire.ParamHeaders(tool.At("inputSchema")); err == nil && len(headers) > 0 && len(t.params) < maxTools {
+		headers, err := wire.ParamHeaders(tool.At("inputSchema"))
+		if err == nil && len(headers) > 0 && len(t.params) < maxTools {
 			t.params[name] = headers
 		}
 		return true

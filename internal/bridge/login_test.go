@@ -51,8 +51,8 @@ func (b *browser) open(page string) {
 	}()
 }
 
-// TestSignIn: one sign-in in the browser is that of all requests, of bridges at the same time, and of those after. What is
-// kept cannot be read.
+// TestSignIn: one sign-in in the browser is that of all requests, of bridges at the same time, and of those after.
+// What is kept cannot be read.
 func TestSignIn(t *testing.T) {
 	inner := fake.NewUnstarted(true, nil)
 	a := newAccounts(t, inner)
@@ -80,8 +80,9 @@ func TestSignIn(t *testing.T) {
 	}
 	asked := a.Authorized()[0]
 	back, err := url.Parse(asked.Get("redirect_uri"))
-	if err != nil || back.Hostname() != "127.0.0.1" || back.Path != "/callback" || asked.Get("code_challenge_method") != "S256" ||
-		asked.Get("resource") != a.URL || asked.Get("scope") != "read" || asked.Get("state") == "" {
+	if err != nil || back.Hostname() != "127.0.0.1" || back.Path != "/callback" ||
+		asked.Get("code_challenge_method") != "S256" || asked.Get("resource") != a.URL || asked.Get("scope") != "read" ||
+		asked.Get("state") == "" {
 		t.Errorf("it was asked for %v", asked)
 	}
 	if doc := a.Registered()[0]; doc["application_type"] != "native" {
@@ -98,7 +99,8 @@ func TestSignIn(t *testing.T) {
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
-		if text, _ := os.ReadFile(file); strings.Contains(string(text), "account-2") || strings.Contains(string(text), "registered-1") {
+		text, _ := os.ReadFile(file)
+		if strings.Contains(string(text), "account-2") || strings.Contains(string(text), "registered-1") {
 			t.Errorf("%s can be read", name)
 		}
 	}
@@ -130,7 +132,8 @@ func TestRefreshOnce(t *testing.T) {
 	for _, h := range hosts {
 		h.want(`"id":2,"result"`)
 	}
-	refreshes := slices.DeleteFunc(a.Forms(), func(form url.Values) bool { return form.Get("grant_type") != "refresh_token" })
+	refreshes := slices.DeleteFunc(a.Forms(),
+		func(form url.Values) bool { return form.Get("grant_type") != "refresh_token" })
 	if len(refreshes) != 1 || refreshes[0].Get("refresh_token") != "refresh-account-2" ||
 		refreshes[0].Get("resource") != a.URL || b.opened.Load() != 1 {
 		t.Errorf("%d pages, and refreshed by %v", b.opened.Load(), refreshes)
@@ -154,7 +157,8 @@ func TestMoreRights(t *testing.T) {
 	h.say(alone(tool(2, "a", `{}`)))
 	h.want(`"id":2,"result"`)
 	asked := a.Authorized()
-	if len(asked) != 2 || asked[1].Get("scope") != "read write" || asked[0].Get("redirect_uri") != asked[1].Get("redirect_uri") {
+	if len(asked) != 2 || asked[1].Get("scope") != "read write" ||
+		asked[0].Get("redirect_uri") != asked[1].Get("redirect_uri") {
 		t.Errorf("asked for %v", asked)
 	}
 }
@@ -166,14 +170,17 @@ func TestSignInFails(t *testing.T) {
 		want   string
 		pages  int32
 	}{
-		"declined": {func(a *mcptest.Accounts) { a.SetAnswer("error", "access_denied") }, "has refused the sign-in (access_denied)", 1},
+		"declined": {func(a *mcptest.Accounts) { a.SetAnswer("error", "access_denied") },
+			"has refused the sign-in (access_denied)", 1},
 		"iss of another": {func(a *mcptest.Accounts) { a.SetAnswer("iss", "https://evil.example") },
 			"from another authorization server than the one that was asked", 1},
-		"no iss":  {func(a *mcptest.Accounts) { a.SetAnswer("iss", "") }, "from another authorization server", 1},
-		"no PKCE": {func(a *mcptest.Accounts) { a.SetMetadata("code_challenge_methods_supported", nil) }, "(PKCE with S256)", 0},
+		"no iss": {func(a *mcptest.Accounts) { a.SetAnswer("iss", "") }, "from another authorization server", 1},
+		"no PKCE": {func(a *mcptest.Accounts) { a.SetMetadata("code_challenge_methods_supported", nil) },
+			"(PKCE with S256)", 0},
 		"another resource": {func(a *mcptest.Accounts) { a.SetResource("resource", "https://other.example/mcp") },
 			"describes itself as another server", 0},
-		"another issuer": {func(a *mcptest.Accounts) { a.SetMetadata("issuer", "https://other.example") }, "of another issuer", 0},
+		"another issuer": {func(a *mcptest.Accounts) { a.SetMetadata("issuer", "https://other.example") },
+			"of another issuer", 0},
 		"a private address": {func(a *mcptest.Accounts) {
 			a.SetResource("authorization_servers", []string{"https://10.0.0.1"})
 		}, "not allowed", 0},
@@ -229,12 +236,13 @@ func TestRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := bridge.Config{URL: a.URL, Directory: t.TempDir(), Open: b.open, AuthorizationServer: a.Issuer, ClientID: "fixed",
-		ClientSecret: "s3cret", Port: int(netip.MustParseAddrPort(at).Port())}
+	cfg := bridge.Config{URL: a.URL, Directory: t.TempDir(), Open: b.open, AuthorizationServer: a.Issuer,
+		ClientID: "fixed", ClientSecret: "s3cret", Port: int(netip.MustParseAddrPort(at).Port())}
 	h := begin(t, cfg)
 	h.say(alone(tool(1, "a", `{}`)))
 	h.want(`"id":1,"result"`)
-	if asked := a.Authorized()[0]; asked.Get("client_id") != "fixed" || asked.Get("redirect_uri") != "http://"+at+"/callback" ||
+	asked := a.Authorized()[0]
+	if asked.Get("client_id") != "fixed" || asked.Get("redirect_uri") != "http://"+at+"/callback" ||
 		len(a.Registered()) != 0 {
 		t.Errorf("asked as %v", asked)
 	}

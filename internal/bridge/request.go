@@ -162,11 +162,14 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // inFlags says with the flags of this program what package accounts says with the keys of a gateway.
-var inFlags = strings.NewReplacer("The operator of the gateway has to register it at", "This client has to be registered at",
+var inFlags = strings.NewReplacer(
+	"The operator of the gateway has to register it at", "This client has to be registered at",
 	"register the gateway there, and set auth.client_id", "register this client there, and name it with --client-id",
 	"set auth.authorization_server of the upstream to", "name it with --authorization-server",
-	"auth.authorization_server", "--authorization-server", ". Tell the gateway's operator", "", "the gateway", "this client",
-	"The gateway's store", "What this client keeps")
+	"auth.authorization_server", "--authorization-server",
+	". Tell the gateway's operator", "",
+	"The gateway's store", "What this client keeps",
+	"the gateway", "this client")
 
 // explain makes the error that the host reads.
 func (b *Bridge) explain(m wire.Message, err error) error {
@@ -192,25 +195,29 @@ func (b *Bridge) explain(m wire.Message, err error) error {
 		status.Status != http.StatusForbidden: // of a server without the method: the host goes on with initialize
 		return mcp.ErrMethod(m.Method)
 	case refused && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
-		return say(failure.UpstreamLogin, no, "%s refuses what proves who you are (HTTP %d): correct the key that --key-env names, or ask its operator for access",
+		return say(failure.UpstreamLogin, no,
+			"%s refuses what proves who you are (HTTP %d): correct the key of --key-env, or ask its operator for access",
 			b.host, status.Status)
 	case refused && (status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed):
-		return say(failure.UpstreamStatus, no, "There is no MCP server at %s (HTTP %d): correct the URL", b.url, status.Status)
+		return say(failure.UpstreamStatus, no, "There is no MCP server at %s (HTTP %d): correct the URL", b.url,
+			status.Status)
 	case refused && status.Status == http.StatusRequestEntityTooLarge:
 		return say(failure.UpstreamRefuses, no, "The message is too large for %s", b.host)
 	case refused:
 		return say(failure.UpstreamStatus, unknown, "%s answers %v, which is no answer; try again later", b.host, status)
 	case errors.Is(err, transport.ErrHandshake):
-		return say(failure.UpstreamDown, no, "There is no safe connection to %s: %v. If its certificate is of your company's own authority, name that with --ca-file",
+		return say(failure.UpstreamDown, no,
+			"There is no safe connection to %s: %v. If your company's own authority has signed, name that with --ca-file",
 			b.host, err)
 	case errors.Is(err, transport.ErrNotSent):
-		return say(failure.UpstreamDown, no, "%s cannot be reached: %v. Check that it runs and that the URL is right, then try again",
-			b.host, err)
+		return say(failure.UpstreamDown, no,
+			"%s cannot be reached: %v. Check that it runs and that the URL is right, then try again", b.host, err)
 	case errors.Is(err, transport.ErrTooLarge):
 		return say(failure.UpstreamTooLarge, unknown, "The answer of %s is larger than %d MiB", b.host, maxMessage>>20)
 	case errors.Is(err, transport.ErrGarbage):
-		return say(failure.UpstreamBadAnswer, unknown, "%s answers something that is not MCP (%v): check the URL", b.host, err)
+		return say(failure.UpstreamBadAnswer, unknown, "%s answers something that is not MCP (%v): check the URL", b.host,
+			err)
 	}
-	return say(failure.UpstreamCut, unknown, "The connection to %s broke before the answer came: look whether it has run before you try again",
-		b.host)
+	return say(failure.UpstreamCut, unknown,
+		"The connection to %s broke before the answer came: look whether it has run before you try again", b.host)
 }

@@ -141,7 +141,8 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	gone.mu.Unlock()
 	for _, r := range s.kept {
 		if answer, err := b.send(ctx, s.conn, r.Message, r.text); err != nil || answer.Error != nil {
-			b.log.Warn("the new session lacks something of the one before", failure.UpstreamSessionLost.Attr(), "method", r.Method, "error", err)
+			b.log.Warn("the new session lacks something of the one before", failure.UpstreamSessionLost.Attr(),
+				"method", r.Method, "error", err)
 		}
 	}
 	b.replace(s)

@@ -52,7 +52,8 @@ func TestBridge(t *testing.T) {
 	s, issuer := scripted(t, statefulClient), newIssuer(t)
 	s.Tools("ask")
 	s.Tool("ask", func(c *mcptest.Call) {
-		answer, err := c.Ask("elicitation/create", `{"message":"why?","requestedSchema":{"type":"object","properties":{"reason":{"type":"string"}}}}`)
+		answer, err := c.Ask("elicitation/create", `{"message":"why?","requestedSchema":{"type":"object",`+
+			`"properties":{"reason":{"type":"string"}}}}`)
 		if err != nil {
 			t.Error(err)
 		}
