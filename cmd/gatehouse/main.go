@@ -63,10 +63,10 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(newInit(), newConnect(), newServe(), newCheck(), newSchema(), newDiscover(),
 		newExplain(), newCalls(), newWhy(), newSessions(), newAccounts(),
-		newUpstreams(), newStatus(), newApprovals(),
+		newUpstreams(), newStatus(), newHealth(), newApprovals(),
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),
 		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newState(), newDemo(),
-		newDemoStdio(), newVersion())
+		newDemoStdio(), newVersion(), newMan())
 	fitHelp(root, columns())
 	return root
 }

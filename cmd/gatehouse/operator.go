@@ -38,12 +38,19 @@ type operator struct {
 	asJSON      bool           // likewise
 	files       tlsfiles.Files // likewise
 	token       string
-	role        string // that is needed
+	role        string // that is needed; empty for what needs neither the API nor a token
 	transport   *http.Transport
 }
 
 // operatorCommand completes a command that asks the API with its flags.
 func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
+	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
+	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
+	return askingCommand(cmd, o, do)
+}
+
+// askingCommand completes a command that asks the admin listener with its flags.
+func askingCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
 	flags := cmd.Flags()
 	namedConfig(cmd, &o.config)
 	flags.StringVar(&o.url, "admin", "",
@@ -53,8 +60,6 @@ func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []
 			"its own one")
 	flags.StringVar(&o.files.Cert, "cert-file", "", "`FILE` with a client certificate, where admin.tls asks for one")
 	flags.StringVar(&o.files.Key, "key-file", "", "`FILE` with its key")
-	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
-	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.named(); err != nil {
 			return err
@@ -81,7 +86,9 @@ func (o *operator) named() error {
 
 // find finds the gateway and the token.
 func (o *operator) find() error {
-	o.token = os.Getenv(tokenVariable)
+	if o.role != "" {
+		o.token = os.Getenv(tokenVariable)
+	}
 	if o.files.Validate() != nil {
 		return errors.New("--cert-file and --key-file: one needs the other")
 	}
@@ -108,7 +115,9 @@ func (o *operator) find() error {
 	kind, _ := doorway.Kind(section.Listen)
 	host, port, err := net.SplitHostPort(section.Listen)
 	switch {
-	case section.API.IsZero() && bad == nil:
+	case section.Listen == "" && bad == nil && o.role == "":
+		return fmt.Errorf("%s has no admin.listen, where a gateway says whether it is well", o.config)
+	case section.API.IsZero() && bad == nil && o.role != "":
 		return fmt.Errorf("%s has no admin.api: see docs/admin-api.md", o.config)
 	case kind == doorway.Systemd:
 		return fmt.Errorf("%s has admin.listen: %s: say where that is with --admin, in place of --config", o.config,
@@ -128,7 +137,7 @@ func (o *operator) find() error {
 			return fmt.Errorf("%s: admin.tls: %w", o.config, err)
 		}
 	}
-	if o.token != "" || section.API.Loopback == o.role {
+	if o.token != "" || o.role == "" || section.API.Loopback == o.role {
 		return nil
 	}
 	for _, t := range section.API.Tokens {
@@ -195,7 +204,7 @@ func (o *operator) send(ctx context.Context, method, path string, query url.Valu
 		Error struct{ Code, Message string }
 	}
 	if json.Unmarshal(text, &answer) != nil || answer.Error.Code == "" {
-		return nil, fmt.Errorf("%s answers %s: is this the admin listener of a gateway with admin.api?", o.url, resp.Status)
+		return nil, fmt.Errorf("%s answers %s: is this the admin listener of a gateway, with admin.api?", o.url, resp.Status)
 	}
 	return nil, fmt.Errorf("%s (%s)", shown(answer.Error.Message), shown(answer.Error.Code))
 }
