@@ -20,7 +20,11 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak clean
+=======
+.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak release-check release licences vulnerabilities clean
+>>>>>>> fc3c09d4 (Installing: docs, workflows, image, install script, and make release-check)
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +81,8 @@ systems: ## compile the program and its tests for SYSTEMS
 		GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 go vet ./... || exit 1; \
 	done
 
+systems release release-check: export GOFLAGS = -trimpath # so that the one compiles for the other
+
 size: ## print how many lines of code each room has
 	go test -count=1 -v -run '^TestSize$$' ./internal/archtest
 
@@ -125,5 +131,20 @@ since: ## fail when a small call or an answer of 64 KiB costs a tenth more CPU t
 soak: redis ## clients of all kinds through three replicas, for 10 minutes, while everything fails in turn (SOAK="-for 1m -seed 7")
 	go run ./internal/soak $(SOAK)
 
+# What builds a release, at one version everywhere: in CI, at a desk and in the workflow that publishes it.
+GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.15.1
+
+release-check: ## build a release without publishing it, twice, and try all that it has (as root, on Linux)
+	GORELEASER='$(GORELEASER)' deploy/release/check.sh
+
+release: ## publish a release of the tag at hand: see CONTRIBUTING.md
+	$(GORELEASER) release --clean
+
+licences: ## find modules in the program under licences that deploy/release/licences.json does not allow
+	deploy/release/notices.sh check
+
+vulnerabilities: ## look for known vulnerabilities in what the program calls (needs vuln.go.dev)
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
 clean: ## remove what was built, installed and cached in this checkout
-	rm -rf bin .cache
+	rm -rf bin .cache dist

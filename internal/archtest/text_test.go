@@ -113,7 +113,7 @@ func checkSkip(m *module) (problems []string) {
 
 // topLevel is everything that the root of the repository may hold.
 var topLevel = []string{
-	".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
+	".ci", ".github", ".gitignore", ".goreleaser.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"auth", "cmd",
 	"config.example.yaml", "deploy", "docs", "gateway", "go.mod", "go.sum", "internal", "policy", "session", "upstream",
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// archived is what git archive makes of a line of .gitattributes: the version in an archive of the source, such as
-// GitHub's, which has no repository.
+// archived is the version in an archive of the source, such as GitHub's, which has no repository: git archive writes it
+// into the file, as .gitattributes here says.
 //
 //go:embed archived.txt
 var archived string
