@@ -113,8 +113,8 @@ func checkSkip(m *module) (problems []string) {
 
 // topLevel is everything that the root of the repository may hold.
 var topLevel = []string{
-	".ci", ".github", ".gitignore", ".goreleaser.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md",
-	"auth", "cmd",
+	".ci", ".github", ".gitignore", ".goreleaser.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
+	"README.md", "SECURITY.md", "auth", "cmd",
 	"config.example.yaml", "deploy", "docs", "gateway", "go.mod", "go.sum", "internal", "policy", "session", "upstream",
 }
 
