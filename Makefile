@@ -20,11 +20,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak clean
-=======
-.PHONY: help build run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak release-check release licences vulnerabilities clean
->>>>>>> fc3c09d4 (Installing: docs, workflows, image, install script, and make release-check)
+.PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak release-check release licences vulnerabilities clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
