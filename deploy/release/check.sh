@@ -115,7 +115,7 @@ ROOT=$work/rootfs unshare --mount --pid --fork --net bash -euc '
 	mount -o remount,bind,ro "$ROOT"
 	! touch "$ROOT/etc/new" 2>/dev/null
 	inside() { chroot --userspec=65532:65532 "$ROOT" /gatehouse "$@"; }
-	inside serve --config /etc/gatehouse/gatehouse.yaml 2>"$ROOT.log" & gateway=$!
+	chroot --userspec=65532:65532 "$ROOT" /gatehouse serve --config /etc/gatehouse/gatehouse.yaml 2>"$ROOT.log" & gateway=$!
 	for _ in {1..600}; do
 		! inside health --ready -c /etc/gatehouse/gatehouse.yaml >/dev/null 2>&1 || break
 		sleep 0.1
