@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 // Client makes HTTP requests to one issuer; see safehttp.Client.
 type Client interface {
 	Do(*http.Request) (*safehttp.Response, error)
+	// Peer returns the certificate that the issuer has shown last, nil for none.
+	Peer() *x509.Certificate
 	Close()
 }
 

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -169,6 +170,8 @@ const invalidToken = `error="invalid_token"`
 
 // direct reaches an issuer without a network, with the time limit of a real client.
 type direct struct{ *mcptest.Issuer }
+
+func (d direct) Peer() *x509.Certificate { return nil }
 
 func (d direct) Do(req *http.Request) (*safehttp.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), 5*time.Second)

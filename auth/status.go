@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/x509"
 	"strings"
 	"time"
 )
@@ -20,6 +21,8 @@ type Status struct {
 	Keys    int    // that can verify tokens
 	Refused []string
 	Fetched time.Time // time of the last successful fetch of keys; zero for never
+	// Certificate is that of the issuer's host, nil if it has shown none that is valid.
+	Certificate *x509.Certificate
 	Counts
 }
 
@@ -28,6 +31,7 @@ func (a *Auth) Status() []Status {
 	var all []Status
 	for _, iss := range a.list {
 		s := iss.keys.status()
+		s.Certificate = iss.client.Peer()
 		if a.opaque != nil && a.opaque.issuer == iss && a.opaque.failing.Load() && s.State == StateReady {
 			s.State, s.Reason = StateDegraded, "tokens cannot be introspected"
 		}

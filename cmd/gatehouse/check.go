@@ -270,6 +270,9 @@ func printBackends(w io.Writer, reports []trial.Backend) error {
 	for _, r := range reports {
 		if r.Error == "" {
 			fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.Found)
+			if r.Certificate != "" {
+				fmt.Fprintf(w, "  certificate %s\n", r.Certificate)
+			}
 			printClients(w, r)
 			continue
 		}

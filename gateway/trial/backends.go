@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/lifecycle"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -24,7 +25,9 @@ const lookAtIssuers = 20 * time.Millisecond
 type Backend struct {
 	Name  string `json:"name"`            // such as "issuer https://login.example.com"
 	Found string `json:"found,omitempty"` // its answer
-	Error string `json:"error,omitempty"` // why it cannot be used and what to do, "" if it can
+	// Certificate describes that of an issuer, as in Report; "" if it shows none that is valid.
+	Certificate string `json:"certificate,omitempty"`
+	Error       string `json:"error,omitempty"` // why it cannot be used and what to do, "" if it can
 	// Clients describe how known clients get in at an issuer. Unknown is why that is unknown.
 	Clients []clients.Entry `json:"clients,omitempty"`
 	Unknown string          `json:"unknown,omitempty"`
@@ -88,6 +91,9 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 	}
 	for _, s := range a.Status() {
 		r := Backend{Name: "issuer " + s.Issuer, Found: fmt.Sprintf("%d keys", s.Keys)}
+		if s.Certificate != nil {
+			r.Certificate = egress.Describe(s.Certificate)
+		}
 		if s.Reason != "" {
 			r.Error = s.Reason + ": correct the url of the issuer, or make it reachable from here: no token of it is accepted"
 		} else if p, err := a.Provider(ctx, s.Issuer); err != nil {

@@ -2,12 +2,14 @@ package safehttp
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +23,7 @@ type pool struct {
 	allowed func(netip.Addr) bool // nil for all
 	dialer  *net.Dialer
 	http    *http.Transport
+	peer    atomic.Pointer[x509.Certificate] // of the last host of https
 }
 
 func newPool(route *egress.Route, timeout time.Duration, allowed func(netip.Addr) bool) *pool {
@@ -53,6 +56,7 @@ func (p *pool) dialTLS(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, err // not a nil *tls.Conn
 	}
+	p.peer.Store(secured.ConnectionState().PeerCertificates[0])
 	return secured, nil
 }
 

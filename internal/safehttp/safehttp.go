@@ -2,6 +2,7 @@ package safehttp
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +102,9 @@ func New(opts Options) (*Client, error) {
 	c.public = newPool(route.ForOthers(), c.timeout, Public)
 	return c, nil
 }
+
+// Peer returns the certificate that a host of Options.Trust has shown last, nil for none.
+func (c *Client) Peer() *x509.Certificate { return c.operator.peer.Load() }
 
 // Close closes idle connections. The Client can still be used.
 func (c *Client) Close() {
