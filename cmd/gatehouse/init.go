@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +30,7 @@ type initFlags struct {
 	force   bool
 	yes     bool
 	noProbe bool
+	connect bool
 	envFile string
 	timeout time.Duration
 }
@@ -43,7 +43,7 @@ func newInit() *cobra.Command {
 		Long: "Writes a configuration with the servers that you have already: those in the files of Claude,\n" +
 			"Cursor, VS Code, Windsurf, Codex and others, which it finds and asks about, those of --from, or the\n" +
 			"URLs or the one command in its arguments. Secrets become references to the environment, and\n" +
-			"are not written without --env-file. Then it tries each server, and prints what each client needs to connect.",
+			"are not written without --env-file. Then it tries each server, and goes on to connect the clients.",
 		Example: "  gatehouse init\n  gatehouse init --from ~/.cursor/mcp.json --yes\n  gatehouse init https://mcp.example.com/mcp\n  gatehouse init -- npx -y @modelcontextprotocol/server-filesystem .",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return work(func(cmd *cobra.Command) error { return runInit(cmd, flags, args) })(cmd, nil)
@@ -57,6 +57,7 @@ func newInit() *cobra.Command {
 	cmd.Flags().StringVar(&flags.envFile, "env-file", "",
 		"`FILE` to write the secrets to that the clients' files have, for you alone")
 	cmd.Flags().BoolVar(&flags.noProbe, "no-probe", false, "do not try the servers")
+	cmd.Flags().BoolVar(&flags.connect, "connect", false, "write the gateway into your clients' files, also with --yes")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 90*time.Second, "how long to wait for the servers")
 	return cmd
 }
@@ -68,7 +69,8 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 		}
 	}
 	out := cmd.OutOrStdout()
-	draft, err := gather(cmd, flags, args)
+	in := bufio.NewScanner(cmd.InOrStdin())
+	draft, err := gather(cmd, in, flags, args)
 	if err != nil {
 		return err
 	}
@@ -104,11 +106,14 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 			return err
 		}
 	}
-	return printNext(out, flags, draft)
+	if err := printNext(out, flags, draft); err != nil {
+		return err
+	}
+	return connectClients(cmd, in, flags)
 }
 
 // gather reads all sources of servers.
-func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, error) {
+func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (*setup.Draft, error) {
 	all := &setup.Draft{}
 	read := func(file string) error {
 		text, err := readClient(cmd, file)
@@ -140,7 +145,7 @@ func gather(cmd *cobra.Command, flags initFlags, args []string) (*setup.Draft, e
 	if len(flags.from) > 0 {
 		return all, nil
 	}
-	return all, findFiles(cmd, flags, all)
+	return all, findFiles(cmd, in, flags, all)
 }
 
 // here returns the directory in which the command runs, "" if that is not known.
@@ -168,39 +173,37 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 	return string(text), err
 }
 
-// knownFiles returns the files of clients that may exist on this machine.
-func knownFiles() ([]setup.Known, error) {
+// thisMachine says where the files of clients are here.
+func thisMachine() (setup.Machine, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return nil, err
+		return setup.Machine{}, err
 	}
 	config, err := os.UserConfigDir()
-	if err != nil {
-		return nil, err
-	}
-	return setup.KnownFiles(runtime.GOOS, filepath.ToSlash(home), filepath.ToSlash(config)), nil
-}
-
-// installed returns the clients that have a file on this machine.
-func installed(files []setup.Known) (clients []string) {
-	for _, known := range files {
-		if _, err := os.Stat(filepath.FromSlash(known.Path)); err == nil {
-			name, _, _ := strings.Cut(known.Client, ",") // Cursor, this project
-			clients = append(clients, name)
-		}
-	}
-	return clients
+	return setup.Machine{System: runtime.GOOS, Home: filepath.ToSlash(home), Config: filepath.ToSlash(config),
+		Env: func(name string) string { return filepath.ToSlash(os.Getenv(name)) }}, err
 }
 
 // findFiles asks the user about each client's file on this machine.
-func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
-	out, in := cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
-	files, err := knownFiles()
+func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setup.Draft) error {
+	out := cmd.OutOrStdout()
+	machine, err := thisMachine()
 	if err != nil {
 		return err
 	}
-	for _, known := range files {
-		text, err := readClient(cmd, filepath.FromSlash(known.Path))
+	type known struct {
+		client, path string
+		shared       bool // of a project: others may have written it
+	}
+	var files, own []known
+	for _, c := range machine.Clients() {
+		if c.Project != "" {
+			files = append(files, known{c.Name + ", this project", c.Project, true})
+		}
+		own = append(own, known{c.Name, c.File, false})
+	}
+	for _, known := range append(files, own...) {
+		text, err := readClient(cmd, filepath.FromSlash(known.path))
 		if err != nil {
 			continue
 		}
@@ -212,13 +215,13 @@ func findFiles(cmd *cobra.Command, flags initFlags, all *setup.Draft) error {
 		for _, s := range d.Servers {
 			names = append(names, s.Name)
 		}
-		fmt.Fprintf(out, "%s (%s): %s\n", known.Client, known.Path, strings.Join(names, ", "))
+		fmt.Fprintf(out, "%s (%s): %s\n", known.client, known.path, strings.Join(names, ", "))
 		for _, s := range d.Servers { // another person may have written the file of a project
 			if len(s.Command) > 0 && !s.Off {
 				fmt.Fprintf(out, "  %s runs %q\n", s.Name, s.Command)
 			}
 		}
-		if flags.yes && known.Shared {
+		if flags.yes && known.shared {
 			fmt.Fprintln(out,
 				"  --yes does not take those of a project, which others may have written: name the file with --from")
 			continue
@@ -248,7 +251,7 @@ func nothingFound(all *setup.Draft) error {
 	return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
 }
 
-// agreed asks a question. The answer is no at the end of the input.
+// agreed asks a question, with the default answer in capitals. The answer is no at the end of the input.
 func agreed(out io.Writer, in *bufio.Scanner, question string) bool {
 	fmt.Fprint(out, question)
 	if !in.Scan() {
@@ -256,7 +259,7 @@ func agreed(out io.Writer, in *bufio.Scanner, question string) bool {
 		return false
 	}
 	answer := strings.ToLower(strings.TrimSpace(in.Text()))
-	return answer == "" || strings.HasPrefix(answer, "y")
+	return strings.HasPrefix(answer, "y") || answer == "" && strings.Contains(question, "[Y]")
 }
 
 // writeFresh writes a file for its owner alone.
@@ -350,37 +353,27 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 			fmt.Fprintf(out, "  export %s=...   # %s\n", v.Name, v.For)
 		}
 	}
-	cfg, _, err := config.Parse(flags.config, []byte("upstreams: [{name: a, command: [a]}]\n"))
-	if err != nil {
-		return err
-	}
-	others := ""
-	files, err := knownFiles()
-	if err != nil {
-		return err
-	}
-	mine := installed(files)
-	for _, s := range setup.Snippets(cfg.Summary().Endpoint) {
-		if len(mine) > 0 && !slices.Contains(mine, s.Client) {
-			others += ", " + s.Client
-			continue
-		}
-		fmt.Fprintf(out, "\n%s, %s:\n", s.Client, s.Where)
-		for line := range strings.Lines(s.Text) {
-			fmt.Fprint(out, "  "+line)
-		}
-	}
-	if others != "" {
-		fmt.Fprintf(out, "\nWhat%s need: docs/getting-started.md, and the page First run below.\n",
-			strings.TrimPrefix(others, ","))
-	}
 	fmt.Fprintln(out, "\nNext:")
 	if flags.envFile != "" {
 		fmt.Fprintf(out, "  set -a; . %s; set +a\n", sourced(flags.envFile))
 	}
-	_, err = fmt.Fprintf(out,
-		"  gatehouse serve --config %s\nThen http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
+	_, err := fmt.Fprintf(out, "  gatehouse serve --config %s\n"+
+		"  gatehouse connect   # writes it into the files of your clients, if you agree\n"+
+		"Then http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
 	return err
+}
+
+// connectClients offers to write the gateway into the files of the clients.
+func connectClients(cmd *cobra.Command, in *bufio.Scanner, flags initFlags) error {
+	out := cmd.OutOrStdout()
+	c, err := newConnector(cmd, in, connectFlags{name: "gatehouse", yes: flags.yes})
+	if err != nil || len(c.targets) == 0 {
+		return err
+	}
+	if !flags.connect && (flags.yes || !agreed(out, in, "\nSee what it changes now? [Y]es, [n]o: ")) {
+		return nil
+	}
+	return c.run(nil)
 }
 
 // sourced returns the path of a file as a shell reads it without searching for it.

@@ -83,8 +83,8 @@ func TestInit(t *testing.T) {
 		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n",
 		"written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ",
 		"export CRM_TOKEN=...   # crm: header Authorization",
-		"Cursor, in ~/.cursor/mcp.json", "VS Code, in .vscode", "What Claude Code, Claude Desktop, Windsurf,",
-		"Next:\n  gatehouse serve --config gatehouse.yaml\n",
+		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect ",
+		"\nSee what it changes now? [Y]es, [n]o: ",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in %s", want, stdout)

@@ -228,7 +228,7 @@ func TestGuide(t *testing.T) {
 	for _, want := range []string{
 		"http://127.0.0.1:8080/mcp", "notes__search", "ops__deploy", "handbook__page", "notes+note://{number}",
 		"2026-07-28", "2025-11-25", "2025-06-18", "claude mcp add", ".vscode/mcp.json", ".cursor/mcp.json",
-		"mcp-remote", "inspector",
+		"--stdio", "gatehouse connect", "inspector",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the guide does not mention %s", want)

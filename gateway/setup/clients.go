@@ -1,10 +1,73 @@
 package setup
 
 import (
+	"bytes"
+	"cmp"
+	_ "embed"
 	"encoding/json"
 	"path"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 )
+
+// clientsYAML is the table of clients.
+//
+//go:embed clients.yaml
+var clientsYAML []byte
+
+// Client is a program that can use the gateway; clients.yaml explains the fields. Paths have / on all systems.
+type Client struct {
+	ID, Name, File, Windows, Env, Project, Mark, Menu, Key, Next, Add, Remove string
+
+	Form string `yaml:"entry"` // in JSON, with NAME, URL and PROGRAM
+}
+
+// Machine is where the files of clients are.
+type Machine struct {
+	System string // as runtime.GOOS names it
+	Home   string
+	Config string // the directory of settings: os.UserConfigDir
+	// Env looks up variables with which clients move their files; nil for none.
+	Env func(name string) string
+}
+
+// Clients returns the known clients.
+func (m Machine) Clients() (all []Client) {
+	if err := yaml.Unmarshal(clientsYAML, &all); err != nil {
+		panic(err) // it is part of this program
+	}
+	xdg := m.Config
+	if m.System == "darwin" || m.System == "windows" {
+		xdg = path.Join(m.Home, ".config")
+	}
+	places := strings.NewReplacer("HOME", m.Home, "CONFIG", m.Config, "XDG", xdg)
+	for i := range all {
+		c := &all[i]
+		if m.System == "windows" {
+			c.File = cmp.Or(c.Windows, c.File)
+		}
+		c.File, c.Mark = places.Replace(c.File), places.Replace(c.Mark)
+		if c.Env != "" && m.Env != nil && m.Env(c.Env) != "" {
+			c.File, c.Mark = path.Join(m.Env(c.Env), path.Base(c.File)), ""
+		}
+		c.Mark = cmp.Or(c.Mark, path.Dir(c.File))
+	}
+	return all
+}
+
+// Entry returns the entry for a gateway, in JSON. program is the path of gatehouse, which clients start that cannot
+// connect to URLs.
+func (c Client) Entry(name, url, program string) string {
+	quoted := func(text string) string {
+		var b bytes.Buffer
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false)
+		_ = encoder.Encode(text) // a string
+		return strings.TrimSpace(b.String())
+	}
+	return strings.NewReplacer("NAME", quoted(name), "URL", quoted(url), "PROGRAM", quoted(program)).Replace(c.Form)
+}
 
 // Snippet is the text that one client needs to find the gateway.
 type Snippet struct {
@@ -15,70 +78,19 @@ type Snippet struct {
 }
 
 // Snippets returns the text for each client to find the gateway at a URL.
-func Snippets(endpoint string) []Snippet {
-	type object = map[string]any
-	type remote struct {
-		Command string   `json:"command"`
-		Args    []string `json:"args"`
-	}
-	text := func(v any) string {
-		var b strings.Builder
-		encoder := json.NewEncoder(&b)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(v); err != nil {
-			return ""
+func Snippets(endpoint string) (all []Snippet) {
+	for _, c := range (Machine{Home: "~", Config: "~/.config"}).Clients() {
+		s := Snippet{c.Name, "in " + c.File, ""}
+		s.Text, _ = c.Set("", "gatehouse", c.Entry("gatehouse", endpoint, "gatehouse")) // an empty file takes it
+		switch {
+		case c.Add != "":
+			s.Where, s.Text = "in a shell", strings.NewReplacer("NAME", "gatehouse", "URL", endpoint).Replace(c.Add)+"\n"
+		case c.Menu != "":
+			s.Where = "in " + path.Base(c.File) + " (" + c.Menu + ")"
+		case c.Project != "":
+			s.Where += ", or in " + c.Project + " of a project"
 		}
-		return b.String()
+		all = append(all, s)
 	}
-	servers := func(key string, one any) string { return text(object{key: object{"gatehouse": one}}) }
-	return []Snippet{
-		{"Claude Code", "in a shell; --scope user is for all projects",
-			"claude mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
-		{"Claude Desktop", "in claude_desktop_config.json (Settings, Developer, Edit Config); it needs Node.js",
-			servers("mcpServers", remote{"npx", []string{"-y", "mcp-remote", endpoint}})},
-		{"Cursor", "in ~/.cursor/mcp.json, or in .cursor/mcp.json of a project",
-			servers("mcpServers", object{"url": endpoint})},
-		{"VS Code", "in .vscode/mcp.json of a project, or by \"MCP: Open User Configuration\"",
-			servers("servers", object{"type": "http", "url": endpoint})},
-		{"Windsurf", "in ~/.codeium/windsurf/mcp_config.json", servers("mcpServers", object{"serverUrl": endpoint})},
-		{"Gemini CLI", "in a shell", "gemini mcp add --transport http --scope user gatehouse " + endpoint + "\n"},
-		{"Codex", "in a shell", "codex mcp add gatehouse --url " + endpoint + "\n"},
-		{"LM Studio", "in ~/.lmstudio/mcp.json (Program, Install, Edit mcp.json)",
-			servers("mcpServers", object{"url": endpoint})},
-		{"Zed", "in settings.json", servers("context_servers", object{"url": endpoint})},
-		{"opencode", "in opencode.json", servers("mcp", object{"type": "remote", "url": endpoint})},
-	}
-}
-
-// Known is a file in which a client keeps its servers. One that is Shared is of a project: others may
-// have written it.
-type Known struct {
-	Client, Path string
-	Shared       bool
-}
-
-// KnownFiles returns the files in which clients keep their servers, on a system (as runtime.GOOS
-// names it), for a user. config is the directory of settings there: os.UserConfigDir.
-func KnownFiles(system, home, config string) []Known {
-	at := func(dir string, parts ...string) string { return path.Join(append([]string{dir}, parts...)...) }
-	user := at(config, "Code", "User")
-	files := []Known{
-		{"Claude Code, this project", ".mcp.json", true},
-		{"Cursor, this project", ".cursor/mcp.json", true},
-		{"VS Code, this project", ".vscode/mcp.json", true},
-		{"Claude Desktop", at(config, "Claude", "claude_desktop_config.json"), false},
-		{"Claude Code", at(home, ".claude.json"), false},
-		{"Cursor", at(home, ".cursor", "mcp.json"), false},
-		{"VS Code", at(user, "mcp.json"), false},
-		{"Windsurf", at(home, ".codeium", "windsurf", "mcp_config.json"), false},
-		{"Gemini CLI", at(home, ".gemini", "settings.json"), false},
-		{"Codex", at(home, ".codex", "config.toml"), false},
-		{"LM Studio", at(home, ".lmstudio", "mcp.json"), false},
-	}
-	if system != "windows" {
-		files = append(files, Known{"Zed", at(home, ".config", "zed", "settings.json"), false},
-			Known{"opencode", at(home, ".config", "opencode", "opencode.json"), false})
-	}
-	return files
+	return all
 }

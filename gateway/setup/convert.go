@@ -108,7 +108,7 @@ func isHere(host string) bool {
 // isGateway reports whether an entry leads to a gateway, as gatehouse's own documents write it.
 func isGateway(e entry) bool {
 	if len(e.command) > 0 {
-		return path.Base(e.command[0]) == "gatehouse"
+		return strings.TrimSuffix(path.Base(strings.ReplaceAll(e.command[0], `\`, "/")), ".exe") == "gatehouse"
 	}
 	u, err := url.Parse(e.url)
 	return err == nil && strings.EqualFold(e.name, "gatehouse") && isHere(u.Hostname())

@@ -31,7 +31,7 @@ var (
 		"trust":         "policy decides what needs no question (docs/policy.md)",
 		"autoAllow":     "policy decides what needs no question (docs/policy.md)",
 		"disabledTools": "policy and views decide what is shown", "includeTools": "policy and views decide what is shown",
-		"excludeTools":  "policy and views decide what is shown",
+		"excludeTools": "policy and views decide what is shown", "tools": "policy and views decide what is shown",
 		"enabled_tools": "policy and views decide what is shown", "disabled_tools": "policy and views decide what is shown",
 		"timeout": "the gateway's own are in timeout", "startup_timeout_sec": "the gateway's own are in timeout",
 		"startup_timeout_ms": "the gateway's own are in timeout", "tool_timeout_sec": "the gateway's own are in timeout",

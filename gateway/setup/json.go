@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // member is a member of an object, in the order of the text.
@@ -44,15 +46,29 @@ func find(all []member, name string) json.RawMessage {
 	return nil
 }
 
+// mostNested bounds how deep objects may stand in each other.
+const mostNested = 10000
+
+// standard removes comments and trailing commas, which editors write, from JSON. Lines stay where they are. The error
+// does not show what is in the text.
+func standard(text string) (json.RawMessage, error) {
+	if strings.Count(text, "{")+strings.Count(text, "[") > mostNested {
+		return nil, errors.New("this JSON is nested too deep, or too large")
+	}
+	raw, err := hujson.Standardize([]byte(text))
+	if err != nil {
+		line := 1
+		_, _ = fmt.Sscanf(err.Error(), "hujson: line %d", &line)
+		return nil, fmt.Errorf("line %d: this is not JSON", line)
+	}
+	return raw, nil
+}
+
 // readJSON reads the file of any client, with its servers in different places.
 func (d *Draft) readJSON(text string) error {
-	raw := json.RawMessage(withoutComments(text))
-	if err := json.Unmarshal(raw, new(any)); err != nil {
-		if at, ok := errors.AsType[*json.SyntaxError](err); ok {
-			before := string(raw[:min(int(at.Offset), len(raw))])
-			return fmt.Errorf("line %d: this is not JSON: %w", 1+strings.Count(before, "\n"), err)
-		}
-		return fmt.Errorf("this is not JSON: %w", err)
+	raw, err := standard(text)
+	if err != nil {
+		return err
 	}
 	root := members(raw)
 	d.readInputs(find(root, "inputs"))
@@ -135,60 +151,5 @@ func (d *Draft) readInputs(raw json.RawMessage) {
 	d.inputs = make(map[string]string)
 	for _, in := range inputs {
 		d.inputs[in.ID] = in.Description
-	}
-}
-
-// withoutComments removes comments and trailing commas, which editors write, from JSON. Lines stay
-// where they are.
-func withoutComments(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		rest := text[i:]
-		switch {
-		case text[i] == '"':
-			end := 1
-			for end < len(rest) && rest[end] != '"' {
-				if rest[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			end = min(end+1, len(rest))
-			b.WriteString(rest[:end])
-			i += end - 1
-		case strings.HasPrefix(rest, "//"):
-			end := strings.IndexByte(rest, '\n')
-			if end < 0 {
-				end = len(rest)
-			}
-			i += end - 1
-		case strings.HasPrefix(rest, "/*"):
-			end := strings.Index(rest[2:], "*/")
-			if end < 0 {
-				end = len(rest) - 4
-			}
-			comment := rest[:min(end+4, len(rest))]
-			b.WriteString(strings.Repeat("\n", strings.Count(comment, "\n")))
-			i += len(comment) - 1
-		case text[i] == ',' && closes(rest[1:]):
-		default:
-			b.WriteByte(text[i])
-		}
-	}
-	return b.String()
-}
-
-// closes reports whether a bracket is the next thing in a text that is neither space nor comment.
-func closes(rest string) bool {
-	for {
-		rest = strings.TrimLeft(rest, " \t\r\n")
-		switch {
-		case strings.HasPrefix(rest, "//"):
-			_, rest, _ = strings.Cut(rest, "\n")
-		case strings.HasPrefix(rest, "/*"):
-			_, rest, _ = strings.Cut(rest[2:], "*/")
-		default:
-			return rest != "" && (rest[0] == '}' || rest[0] == ']')
-		}
 	}
 }

@@ -69,7 +69,9 @@ func Read(text, dir string) (*Draft, error) {
 	}
 	text = unfenced(strings.TrimSpace(utf8Text(text)))
 	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "/*") { // lines begin with a program or a URL
-		text = strings.TrimSpace(withoutComments(text))
+		if raw, err := standard(text); err == nil {
+			text = strings.TrimSpace(string(raw))
+		}
 	}
 	var err error
 	switch {

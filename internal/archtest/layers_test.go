@@ -198,7 +198,7 @@ var layers = []layer{
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	// pin for what people cannot see
 	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"},
-		third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml"}},
+		third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/tailscale/hujson"}},
 	{level: 1, dir: "gateway/discovery", ours: []string{"internal/failure"},
 		third: []string{"gopkg.in/yaml.v3", "github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "gateway/doorway", ours: []string{"internal/problems"},
@@ -237,10 +237,12 @@ var layers = []layer{
 		// netutil bounds connections
 		third: []string{"github.com/go-chi/chi/v5", "golang.org/x/sync", "golang.org/x/net/netutil",
 			"github.com/coreos/go-systemd/v22/daemon"}},
-	// unix for what other programs may not read; sandbox because its launcher is this executable
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/discovery",
-		"gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial", "auth/apikey", "internal/mcp",
-		"internal/bridge", "internal/record", "internal/strictyaml", "internal/tlsfiles", "gateway/config", "gateway/doorway",
+	// unix for what other programs may not read; sandbox because its launcher is this executable; configtext to replace
+	// files of clients
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/configtext", "gateway/demo",
+		"gateway/discovery", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial",
+		"auth/apikey", "internal/mcp", "internal/bridge", "internal/record", "internal/strictyaml", "internal/tlsfiles",
+		"gateway/config", "gateway/doorway",
 		"gateway/whatif", "gateway/pinning/review", "upstream/transport/stdio/sandbox"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix", "golang.org/x/term"}},
 
