@@ -1,0 +1,122 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+)
+
+// TestConnect: clients that have made their own files read what gatehouse connect writes into them, and get them back
+// byte for byte.
+func TestConnect(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
+	defer cancel()
+	checkout, err := rig.FindCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := checkout.InstallNode(ctx, "hosts", checkout.Path("internal", "interop", "hosts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gatehouse, err := checkout.Build(ctx, "./cmd/gatehouse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: gatehouse, Dir: t.TempDir(),
+		Sections: fmt.Sprintf("upstreams: [{name: handbook, command: [%q, demo-handbook]}]\n", gatehouse)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gateway.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	home := t.TempDir()
+	bin := filepath.Join(home, "bin")
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(filepath.Join(home, ".config"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	// The packages' install scripts, which put these programs in place, do not run.
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	claude := hosts.Module("@anthropic-ai", "claude-code-linux-"+arch, "claude")
+	if err := os.Symlink(claude, filepath.Join(bin, "claude")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(program string, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+		defer cancel()
+		if program == "gemini" || program == "codex" {
+			args = append([]string{hosts.Module(".bin", program)}, args...)
+			program = hosts.Binary
+		}
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Dir = home
+		cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin", "DISABLE_AUTOUPDATER=1",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_CLI_TRUST_WORKSPACE=true"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+		}
+		return string(out)
+	}
+	const other = "http://127.0.0.1:1/mcp"
+	run(claude, "mcp", "add", "--transport", "http", "--scope", "user", "other", other)
+	run("gemini", "mcp", "add", "--transport", "http", "--scope", "user", "other", other)
+	run("codex", "mcp", "add", "other", "--url", other)
+	files := map[string]string{".claude.json": "", ".gemini/settings.json": "", ".codex/config.toml": ""}
+	for name := range files {
+		files[name] = contentsOf(t, filepath.Join(home, name))
+	}
+
+	run(gatehouse, "connect", gateway.URL, "--yes", "--client", "claude-code", "--client", "gemini", "--client", "codex",
+		"--client", "claude-desktop")
+	run(gatehouse, "connect", "--undo", "--yes")
+	for name, before := range files {
+		if got := contentsOf(t, filepath.Join(home, name)); got != before {
+			t.Errorf("%s is not as before:\n%s\nwas\n%s", name, got, before)
+		}
+	}
+	desktop := filepath.Join(home, ".config", "Claude", "claude_desktop_config.json")
+	if _, err := os.Stat(desktop); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file of Claude Desktop is still there: %v", err)
+	}
+
+	run(gatehouse, "connect", gateway.URL, "--yes")
+	for _, tt := range []struct {
+		list string
+		want []string
+	}{
+		{run(claude, "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (HTTP) - ✔ Connected", "other: " + other}},
+		{run("gemini", "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (http) - Connected", "other: " + other}},
+		{run("codex", "mcp", "list"), []string{gateway.URL, other}},
+	} {
+		for _, want := range tt.want {
+			if !strings.Contains(tt.list, want) {
+				t.Errorf("no %q in\n%s", want, tt.list)
+			}
+		}
+	}
+}
+
+func contentsOf(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
