@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // connectFlags are the flags of the command.
@@ -69,9 +72,8 @@ func newConnect() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "carry MCP between standard input and output and the URL")
 	bridgeFlags(cmd)
-	cmd.Flags().StringVarP(&flags.config, "config", "c", "", "configuration `FILE` (YAML) with the URL")
-	cmd.Flags().StringArrayVar(&flags.clients, "client", nil,
-		"`NAME` of a client; may be given several times")
+	namedConfig(cmd, &flags.config)
+	cmd.Flags().StringArrayVar(&flags.clients, "client", nil, "`NAME` of a client; may be given several times")
 	cmd.Flags().StringVar(&flags.name, "name", "gatehouse", "`NAME` of the gateway in the clients")
 	cmd.Flags().BoolVar(&flags.project, "project", false, "write the files of this directory's project")
 	cmd.Flags().BoolVar(&flags.undo, "undo", false, "take out what this command has written")
@@ -180,19 +182,19 @@ func (c *connector) run(args []string) (err error) {
 
 // gatewayURL returns the URL of the gateway: the argument, that of a configuration, or that of a first one.
 func gatewayURL(file string, args []string) (string, error) {
-	switch {
-	case len(args) > 0:
-	case file == "":
-		return "http://127.0.0.1:8080/mcp", nil
-	default:
-		cfg, _, err := config.Load(file)
+	if len(args) == 0 {
+		if findConfig(&file) != nil {
+			return "http://127.0.0.1:8080/mcp", nil
+		}
+		given, err := config.ReadGiven(file)
 		if err != nil {
 			return "", err
 		}
-		args = []string{cfg.Summary().Endpoint}
+		args = []string{given.Config.Summary().Endpoint}
 	}
 	u, err := url.Parse(args[0])
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.Contains(args[0], " ") {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		strings.Contains(args[0], " ") || strings.Contains(args[0], strictyaml.StandIn) {
 		return "", errors.New("the URL of the gateway is needed, such as gatehouse connect https://mcp.example.com/mcp")
 	}
 	if u.User != nil || configtext.SecretValue(args[0]) {
@@ -332,4 +334,55 @@ func (c *connector) change(t target, now, goal contents, command []string) (cont
 		err = fmt.Errorf("%s has not changed this file", strings.Join(command, " "))
 	}
 	return is, err
+}
+
+// kept is what was in a client's file before the gateway was written into it, and what was written. It is in a
+// directory for the user alone.
+type kept struct {
+	dir           string
+	before, after contents // after is not there if nothing is kept
+}
+
+// findKept finds what is kept of a file and an entry.
+func findKept(t target, name string) (k kept, err error) {
+	dir, err := stateHome()
+	if err != nil {
+		return k, err
+	}
+	sum := sha256.Sum256([]byte(t.path + "\x00" + name))
+	k.dir = filepath.Join(dir, "connect", t.ID+"-"+hex.EncodeToString(sum[:6]))
+	k.before, err = readContents(filepath.Join(k.dir, "before"))
+	if err == nil {
+		k.after, err = readContents(filepath.Join(k.dir, "after"))
+	}
+	return k, err
+}
+
+// undone returns what the file had before. If it has changed since, it returns what it has, with the entry of before
+// or without any.
+func (k kept) undone(t target, name string, now contents) (contents, error) {
+	if now == k.after {
+		return k.before, nil
+	}
+	was, err := t.Get(k.before.text, name)
+	if err != nil || !now.there {
+		return now, err
+	}
+	now.text, err = t.Set(now.text, name, was)
+	return now, err
+}
+
+// save keeps what was in a file, and what is written into it.
+func (k kept) save() error {
+	err := os.RemoveAll(k.dir)
+	if err != nil || !k.after.there {
+		return err
+	}
+	if err = os.MkdirAll(k.dir, 0o700); err == nil && k.before.there {
+		err = writeFresh(filepath.Join(k.dir, "before"), k.before.text, false)
+	}
+	if err == nil {
+		err = writeFresh(filepath.Join(k.dir, "after"), k.after.text, false)
+	}
+	return err
 }

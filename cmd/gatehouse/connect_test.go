@@ -207,7 +207,9 @@ func TestConnectProject(t *testing.T) {
 	u.write("gatehouse.yaml", "listen: 127.0.0.1:9191\nauth: {mode: none}\nupstreams: [{name: a, command: [a]}]\n")
 	u.connect(0, "", []string{"--print", "--client", "claude-desktop", "-c", "gatehouse.yaml"},
 		"Claude Desktop (~/.config/Claude/claude_desktop_config.json):\n", `"http://127.0.0.1:9191/mcp"`)
-	u.connect(0, "", []string{"--project", "--yes", "--config", "gatehouse.yaml"}, "VS Code (~/.vscode/mcp.json)")
+	u.write("other.yaml", "public_url: \"${env:NONE}\"\nauth: {mode: none}\nupstreams: [{name: a, command: [a]}]\n")
+	u.connect(exitProblem, "", []string{"--yes", "-c", "other.yaml"}, "the URL of the gateway is needed")
+	u.connect(0, "", []string{"--project", "--yes"}, "VS Code (~/.vscode/mcp.json)")
 	if got := u.read(".vscode/mcp.json"); !strings.Contains(got, `"url": "http://127.0.0.1:9191/mcp"`) ||
 		u.read(".config/Claude/claude_desktop_config.json") != "" {
 		t.Error(got)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -282,6 +283,53 @@ func writeFresh(path, text string, over bool) error {
 	return errors.Join(err, f.Close())
 }
 
+// mostFile bounds the file of a client, in bytes: that of Claude Code can have some megabytes.
+const mostFile = 64 << 20
+
+// contents is what is in a file, if it is there.
+type contents struct {
+	text  string
+	there bool
+}
+
+// readContents reads a file.
+func readContents(path string) (contents, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return contents{}, nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostFile) {
+		err = errors.New("it is no regular file, or too large")
+	}
+	if err != nil {
+		return contents{}, err
+	}
+	text, err := os.ReadFile(path)
+	return contents{string(text), true}, err
+}
+
+// writeContents changes a file from what it has to something else, or not at all if it has something else already. A
+// new file is for the user alone.
+func writeContents(path string, now, goal contents) error {
+	still := func() error {
+		again, err := readContents(path)
+		if err == nil && again != now {
+			err = errors.New("another program has changed it just now: try again")
+		}
+		return err
+	}
+	switch {
+	case now.there && goal.there:
+		return configtext.Replace(path, []byte(goal.text), still)
+	case now.there:
+		return errors.Join(still(), os.Remove(path))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return writeFresh(path, goal.text, false)
+}
+
 // probeDraft tries the servers, with the values that the clients' files have. It prints that a server
 // does not work, without an error: the file is written. found reports a changed draft: some server
 // wants its user to sign in, or does not.
@@ -357,8 +405,8 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 	if flags.envFile != "" {
 		fmt.Fprintf(out, "  set -a; . %s; set +a\n", sourced(flags.envFile))
 	}
-	_, err := fmt.Fprintf(out, "  gatehouse serve --config %s\n"+
-		"  gatehouse connect   # writes it into the files of your clients, if you agree\n"+
+	_, err := fmt.Fprintf(out, "  gatehouse serve --config %[1]s\n"+
+		"  gatehouse connect --config %[1]s   # writes it into the files of your clients\n"+
 		"Then http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
 	return err
 }
@@ -366,7 +414,7 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 // connectClients offers to write the gateway into the files of the clients.
 func connectClients(cmd *cobra.Command, in *bufio.Scanner, flags initFlags) error {
 	out := cmd.OutOrStdout()
-	c, err := newConnector(cmd, in, connectFlags{name: "gatehouse", yes: flags.yes})
+	c, err := newConnector(cmd, in, connectFlags{config: flags.config, name: "gatehouse", yes: flags.yes})
 	if err != nil || len(c.targets) == 0 {
 		return err
 	}

@@ -83,7 +83,7 @@ func TestInit(t *testing.T) {
 		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n",
 		"written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ",
 		"export CRM_TOKEN=...   # crm: header Authorization",
-		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect ",
+		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect --config gatehouse.yaml ",
 		"\nSee what it changes now? [Y]es, [n]o: ",
 	} {
 		if !strings.Contains(stdout, want) {

@@ -239,7 +239,7 @@ var layers = []layer{
 			"github.com/coreos/go-systemd/v22/daemon"}},
 	// unix for what other programs may not read; sandbox because its launcher is this executable; configtext to replace
 	// files of clients
-	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/configtext", "gateway/demo",
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/configtext",
 		"gateway/discovery", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial",
 		"auth/apikey", "internal/mcp", "internal/bridge", "internal/record", "internal/strictyaml", "internal/tlsfiles",
 		"gateway/config", "gateway/doorway",
