@@ -97,9 +97,10 @@ type shared struct {
 	servers  *operate.Book   // what operators do to servers and see of them; nil for no operators
 	journal  *audit.Journal
 	observer *observe.Observer
-	events   *observe.Events    // records events that are no calls
-	spoofs   *diagnose.SpoofLog // records what may deceive
-	tracer   *tracing.Tracer    // nil for none
+	events   *observe.Events             // records events that are no calls
+	spoofs   *diagnose.SpoofLog          // records what may deceive
+	tracer   *tracing.Tracer             // nil for none
+	stopPush func(context.Context) error // of metrics
 
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
@@ -146,6 +147,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 	undo.OnStop("recent records", func(ctx context.Context) error { return s.recent.Close(ctx) })
 	undo.OnStop("audit", func(ctx context.Context) error { return s.journal.Close(ctx) })
 	undo.OnStop("traces", func(ctx context.Context) error { return s.tracer.Close(ctx) })
+	undo.OnStop("metrics", func(ctx context.Context) error { return s.stopPush(ctx) })
 	undo.OnStopSlow("upstreams", processesEnd, now.close)
 	undo.OnStop("sessions", s.closeSessions)
 	undo.OnStop("replicas", s.closeReplicas)
@@ -213,6 +215,7 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 
 // openRecords opens the sinks of records and traces. Replicas share recent records.
 func (s *shared) openRecords(cfg config.Config, now *current) (err error) {
+	s.stopPush = func(context.Context) error { return nil }
 	registry, self := s.metrics.Registry, s.cluster.Self()
 	sinks := audit.Deps{Replica: self, Version: s.version, Log: s.log, Metrics: audit.NewMetrics(registry)}
 	kept := recent.NewMetrics(registry) // 0 without operators
@@ -233,9 +236,11 @@ func (s *shared) openRecords(cfg config.Config, now *current) (err error) {
 		Log: s.log, Metrics: s.metrics.Calls,
 		Recorder: &observe.Recorder{Journal: s.journal, RuleAt: now.ruleAt, Keeps: now.keeps, Server: now.era},
 	}
-	s.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{
-		Replica: self, Version: s.version, Log: s.log, Metrics: tracing.NewMetrics(registry),
-	})
+	deps := tracing.Deps{Replica: self, Version: s.version, Log: s.log, Metrics: tracing.NewMetrics(registry)}
+	s.tracer, err = tracing.New(cfg.Tracing, deps)
+	if err == nil && !cfg.Telemetry.Metrics.IsZero() {
+		s.stopPush, err = tracing.Push(cfg.Telemetry.Metrics, registry, deps)
+	}
 	return err
 }
 

@@ -134,6 +134,8 @@ type Config struct {
 type Telemetry struct {
 	// Log configures the log, which goes to standard error.
 	Log observe.LogConfig `yaml:"log"`
+	// Metrics says where the metrics go once a minute, besides /metrics. Default: nowhere.
+	Metrics tracing.Collector `yaml:"metrics"`
 }
 
 // Admin is the section "admin".
@@ -193,6 +195,9 @@ func (c Config) Validate() error {
 		HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
 	found.At("tracing", given.Tracing.Validate())
 	found.At("telemetry.log", c.Telemetry.Log.Validate())
+	if !c.Telemetry.Metrics.IsZero() {
+		found.At("telemetry.metrics", c.Telemetry.Metrics.Validate())
+	}
 	_, approvers := c.Policy.NeedsApprovers()
 	found.Join(c.Admin.Check(console.Around{Issuers: c.Auth.Servers(), Approvers: approvers, CheckListen: checkListen})...)
 	found.When(c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay,
@@ -377,10 +382,11 @@ func (c *Config) resolvePaths(dir string) {
 		}
 	}
 	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
-	redis, transit := &c.Sessions.Redis, &c.Vault.Transit
+	redis, transit, metrics := &c.Sessions.Redis, &c.Vault.Transit, &c.Telemetry.Metrics
 	absolute(&c.Auth.Keys.File, &c.Disclosure.Descriptions, &c.Pinning.File, &c.State.Directory)
 	absolute(append(c.TLS.Paths(), c.Admin.TLS.Paths()...)...)
 	absolute(&redis.CAFile, &redis.CertFile, &redis.KeyFile, &c.Tracing.CAFile, &c.Tracing.CertFile, &c.Tracing.KeyFile)
+	absolute(&metrics.CAFile, &metrics.CertFile, &metrics.KeyFile)
 	absolute(&transit.TokenFile, &transit.CAFile, &transit.CertFile, &transit.KeyFile)
 	c.Auth.Server.Clientele().ResolvePaths(func(path *string) { absolute(path) })
 	for i := range c.Audit.Sinks {

@@ -18,11 +18,12 @@ type Certificates struct {
 // CertificatesOf returns the files of certificates of all connections to services of the operator,
 // issuers and upstreams.
 func CertificatesOf(c Config) []Certificates {
-	redis, transit, traces := c.Sessions.Redis, c.Vault.Transit, c.Tracing
+	redis, transit, traces, metrics := c.Sessions.Redis, c.Vault.Transit, c.Tracing, c.Telemetry.Metrics
 	all := []Certificates{
 		{"sessions.redis", tlsfiles.Files{CA: redis.CAFile, Cert: redis.CertFile, Key: redis.KeyFile}},
 		{"vault.transit", tlsfiles.Files{CA: transit.CAFile, Cert: transit.CertFile, Key: transit.KeyFile}},
 		{"tracing", tlsfiles.Files{CA: traces.CAFile, Cert: traces.CertFile, Key: traces.KeyFile}},
+		{"telemetry.metrics", tlsfiles.Files{CA: metrics.CAFile, Cert: metrics.CertFile, Key: metrics.KeyFile}},
 	}
 	for i, s := range c.Audit.Sinks {
 		all = append(all, Certificates{fmt.Sprintf("audit.sinks[%d]", i),

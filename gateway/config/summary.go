@@ -45,6 +45,7 @@ type Summary struct {
 	Vault     string          `json:"vault,omitempty"`      // what seals their tokens
 	Kept      string          `json:"kept,omitempty"`       // the directory of the state; "" with Redis or for none
 	Tracing   string          `json:"tracing,omitempty"`    // where traces go
+	Metrics   string          `json:"metrics,omitempty"`    // where metrics go
 	Proxy     string          `json:"proxy,omitempty"`      // its address, environment or none; "" if not set
 	Memory    string          `json:"memory,omitempty"`     // the limit of serve if it runs in this container; "" for none
 	// Redirects are for upstreams with users' own accounts where an operator has registered the gateway.
@@ -160,6 +161,9 @@ func (c Config) Summary() Summary {
 	}
 	if !c.Tracing.IsZero() {
 		s.Tracing = configtext.ServerURL(cmp.Or(c.Written["tracing.endpoint"], c.Tracing.Endpoint))
+	}
+	if metrics := c.Telemetry.Metrics; !metrics.IsZero() {
+		s.Metrics = configtext.ServerURL(cmp.Or(c.Written["telemetry.metrics.endpoint"], metrics.Endpoint))
 	}
 	if memory := c.Memory(); memory.From != "" {
 		s.Memory = memory.String()

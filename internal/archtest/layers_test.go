@@ -58,7 +58,8 @@ var layers = []layer{
 	// record for the digest of a session
 	{level: 2, dir: "internal/tracing", ours: []string{"internal/tlsfiles", "internal/mcp", "internal/problems",
 		"internal/record", "internal/trail"},
-		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
+		third: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus",
+			"golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"},
 		third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},

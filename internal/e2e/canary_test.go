@@ -145,7 +145,7 @@ func TestTheCanary(t *testing.T) {
 			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: mcp.Secret(other.ClientSecret)}}}},
 		Upstreams: upstreams,
 		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
-		Tracing:   tracing.Config{Endpoint: spans.URL},
+		Tracing:   tracing.Config{Collector: tracing.Collector{Endpoint: spans.URL}},
 		Admin:     config.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
 	})
 

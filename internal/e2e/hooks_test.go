@@ -214,7 +214,7 @@ func TestHookTrail(t *testing.T) {
 			Listen:    "127.0.0.1:0",
 			Upstreams: []upstream.Config{{Name: "up", URL: newLeaky(t, stateless)}},
 			Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
-			Tracing:   tracing.Config{Endpoint: at.URL},
+			Tracing:   tracing.Config{Collector: tracing.Collector{Endpoint: at.URL}},
 			Hooks: hooks.Config{
 				{Name: "keys", Redact: &hooks.Redact{Secrets: []string{"aws_key"}}},
 				{Name: "dlp", On: []string{hooks.Results}, HTTP: &hooks.HTTP{URL: guardrail(t), Timeout: 50 * time.Millisecond}},

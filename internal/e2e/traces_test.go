@@ -41,7 +41,7 @@ func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 		API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile,
 		Path: string(g.records)}}}}
 	if at != nil {
-		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
+		cfg.Tracing = tracing.Config{Collector: tracing.Collector{Endpoint: at.URL}, Sample: sample}
 	}
 	for name, revision := range map[string]string{"old": statefulServer, "new": stateless} {
 		s, heard := scripted(t, revision), make(chan toldOfTrace, 10)
@@ -215,7 +215,7 @@ func TestTraceOfAQuestion(t *testing.T) {
 		}
 		c.Text("x")
 	})
-	g, stop, err := run(gateway.Config{Tracing: tracing.Config{Endpoint: at.URL},
+	g, stop, err := run(gateway.Config{Tracing: tracing.Config{Collector: tracing.Collector{Endpoint: at.URL}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 	if err != nil {
 		t.Fatal(err)

@@ -128,6 +128,7 @@ const (
 	EventsDropped
 	AuditSinkDown
 	TracesLost
+	MetricsLost
 	AuditTorn
 	StoreFull
 	StoreRefused
@@ -283,6 +284,7 @@ var table = [...]row{
 	EventsDropped:      {"GH-EVENTS-DROPPED", 0, Later, "a client reads its events too slowly, or not at all"},
 	AuditSinkDown:      {"GH-AUDIT-SINK-DOWN", 0, Later, "audit records cannot be written, or may be lost"},
 	TracesLost:         {"GH-TRACES-LOST", 0, Later, "the collector did not take spans"},
+	MetricsLost:        {"GH-METRICS-LOST", 0, Later, "the collector did not take metrics"},
 	AuditTorn:          {"GH-AUDIT-TORN", 0, Never, "a file of audit records does not end as it was written"},
 	StoreFull:          {"GH-STORE-FULL", 0, Later, "Redis has no memory left"},
 	StoreRefused:       {"GH-STORE-REFUSED", 0, Never, "Redis refuses a command"},

@@ -11,13 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -113,8 +109,8 @@ func (t *Tracer) Plan(cfg Config) (apply func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	next := &setup{cfg: cfg, share: shareOf(part, cfg.TrustParent), http: http.DefaultTransport.(*http.Transport).Clone()}
-	if next.http.TLSClientConfig, err = cfg.certificates().Config(); err != nil {
+	next := &setup{cfg: cfg, share: shareOf(part, cfg.TrustParent)}
+	if next.http, err = cfg.Transport(); err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	exporter, err := otlptracehttp.New(context.Background(), cfg.options(next.http)...) // without I/O
@@ -126,22 +122,14 @@ func (t *Tracer) Plan(cfg Config) (apply func(), err error) {
 
 // options say everything, so that no OTEL_ variable of the environment does.
 func (c Config) options(over http.RoundTripper) []otlptracehttp.Option {
-	headers := map[string]string{"User-Agent": mcp.UserAgent()}
-	for name, value := range c.Headers {
-		headers[name] = string(value)
-	}
 	return []otlptracehttp.Option{
-		otlptracehttp.WithEndpointURL(c.url()),
-		otlptracehttp.WithHeaders(headers),
+		otlptracehttp.WithEndpointURL(c.URL("/v1/traces")),
+		otlptracehttp.WithHeaders(c.AllHeaders()),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstPause,
 			MaxInterval: longestPause, MaxElapsedTime: sendTime}),
-		otlptracehttp.WithHTTPClient(&http.Client{
-			Transport: over,
-			// The headers may be a credential, which is for the endpoint alone.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}),
+		otlptracehttp.WithHTTPClient(c.Client(over)),
 	}
 }
 
@@ -153,11 +141,7 @@ func (t *Tracer) start(next *setup, to sdk.SpanExporter) {
 		sdk.WithSampler(sdk.AlwaysSample()), // share has decided
 		sdk.WithSpanProcessor(next.queue),
 		sdk.WithRawSpanLimits(limits),
-		sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "gatehouse"),
-			attribute.String("service.version", t.deps.Version),
-			attribute.String("service.instance.id", t.deps.Replica),
-		)),
+		sdk.WithResource(Resource(t.deps.Version, t.deps.Replica)),
 	)
 	next.spans = provider.Tracer(scope, trace.WithInstrumentationVersion(t.deps.Version))
 	go next.queue.run() // until close

@@ -92,7 +92,7 @@ func TestWhichCallsAreTraced(t *testing.T) {
 			traced: true, id: low[3:35]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: tt.sample, TrustParent: tt.trust}, tracing.Deps{})
+			tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: collector(t).URL}, Sample: tt.sample, TrustParent: tt.trust}, tracing.Deps{})
 			_, trace := tr.Server(tt.params, tt.header)
 			id := ""
 			if trace != nil {
@@ -129,7 +129,7 @@ func call(t *testing.T, tr *tracing.Tracer, c *mcp.Call, h http.Header, err erro
 // from servers, and arguments, are in none.
 func TestSpans(t *testing.T) {
 	at := collector(t)
-	tr := tracer(t, tracing.Config{Endpoint: at.URL, Headers: map[string]mcp.Secret{"Authorization": "Bearer x"}},
+	tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: at.URL, Headers: map[string]mcp.Secret{"Authorization": "Bearer x"}}},
 		tracing.Deps{Version: "v1", Replica: "r1"})
 	c := &mcp.Call{
 		ID: "call-1", Method: mcp.MethodToolsCall, Name: "crm__export", Revision: "2026-07-28",
@@ -225,7 +225,7 @@ func TestAHangingCollector(t *testing.T) {
 	})
 	reg := prometheus.NewRegistry()
 	log := &mcptest.Log{}
-	tr := tracer(t, tracing.Config{Endpoint: at.URL},
+	tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: at.URL}},
 		tracing.Deps{Metrics: tracing.NewMetrics(reg), Log: slog.New(slog.NewTextHandler(log, nil))})
 	const spans = 10_000 // more than the queue and one batch
 	for range spans {
@@ -257,7 +257,7 @@ func TestARefusedBatch(t *testing.T) {
 	at := collector(t)
 	at.Break(mcptest.Status(http.StatusUnauthorized))
 	reg := prometheus.NewRegistry()
-	tr := tracer(t, tracing.Config{Endpoint: at.URL}, tracing.Deps{Metrics: tracing.NewMetrics(reg)})
+	tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: at.URL}}, tracing.Deps{Metrics: tracing.NewMetrics(reg)})
 	span, _ := tr.Server(nil, nil)
 	span.End()
 	if err := tr.Close(deadline(t)); err != nil {
@@ -290,7 +290,7 @@ func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // exemplars.
 func TestDurations(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: "0.5"},
+	tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: collector(t).URL}, Sample: "0.5"},
 		tracing.Deps{Metrics: tracing.NewMetrics(reg)})
 	one := func(parent, method string, err error) {
 		span, trace := tr.Server(meta(parent), nil)
@@ -338,13 +338,13 @@ func TestDurations(t *testing.T) {
 // first; a bad one changes nothing.
 func TestPlan(t *testing.T) {
 	first, second := collector(t), collector(t)
-	tr := tracer(t, tracing.Config{Endpoint: first.URL}, tracing.Deps{})
+	tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: first.URL}}, tracing.Deps{})
 	span, _ := tr.Server(nil, nil)
 	span.End()
-	if _, err := tr.Plan(tracing.Config{Endpoint: "otel:4318"}); err == nil {
+	if _, err := tr.Plan(tracing.Config{Collector: tracing.Collector{Endpoint: "otel:4318"}}); err == nil {
 		t.Error("a bad endpoint is taken")
 	}
-	apply, err := tr.Plan(tracing.Config{Endpoint: second.URL + "/v1/traces"})
+	apply, err := tr.Plan(tracing.Config{Collector: tracing.Collector{Endpoint: second.URL + "/v1/traces"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestPrivateAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, ca := range []string{"", file} {
-		tr := tracer(t, tracing.Config{Endpoint: served.URL, CAFile: ca}, tracing.Deps{})
+		tr := tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: served.URL, CAFile: ca}}, tracing.Deps{})
 		span, _ := tr.Server(nil, nil)
 		span.End()
 		if err := tr.Close(deadline(t)); err != nil {
@@ -391,7 +391,7 @@ func TestPrivateAuthority(t *testing.T) {
 			t.Errorf("with the authority %q: %d spans, want %d", ca, got, want)
 		}
 	}
-	if _, err := tracing.New(tracing.Config{Endpoint: served.URL, CAFile: file + "x"}, tracing.Deps{}); err == nil ||
+	if _, err := tracing.New(tracing.Config{Collector: tracing.Collector{Endpoint: served.URL, CAFile: file + "x"}}, tracing.Deps{}); err == nil ||
 		!strings.Contains(err.Error(), "ca_file: ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
@@ -424,15 +424,15 @@ func TestOffCostsNothing(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	for want, cfg := range map[string]tracing.Config{
 		"endpoint: is needed":     {Sample: "0.1"},
-		"endpoint: want an http":  {Endpoint: "otel:4318"},
-		"put credentials into":    {Endpoint: "https://u:p@otel"},
-		`sample: "2": want`:       {Endpoint: "https://otel", Sample: "2"},
-		`sample: "NaN": want`:     {Endpoint: "https://otel", Sample: "NaN"},
-		`headers: "a b" is not`:   {Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a b": "c"}},
-		"headers: a: the value":   {Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a": "c\n"}},
-		"key_file: one needs":     {Endpoint: "https://otel", CertFile: "a.pem"},
-		"they are for https":      {Endpoint: "http://otel", CAFile: "a.pem"},
-		"<nil>":                   {Endpoint: "https://otel:4318", Sample: "0"},
+		"endpoint: want an http":  {Collector: tracing.Collector{Endpoint: "otel:4318"}},
+		"put credentials into":    {Collector: tracing.Collector{Endpoint: "https://u:p@otel"}},
+		`sample: "2": want`:       {Collector: tracing.Collector{Endpoint: "https://otel"}, Sample: "2"},
+		`sample: "NaN": want`:     {Collector: tracing.Collector{Endpoint: "https://otel"}, Sample: "NaN"},
+		`headers: "a b" is not`:   {Collector: tracing.Collector{Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a b": "c"}}},
+		"headers: a: the value":   {Collector: tracing.Collector{Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a": "c\n"}}},
+		"key_file: one needs":     {Collector: tracing.Collector{Endpoint: "https://otel", CertFile: "a.pem"}},
+		"they are for https":      {Collector: tracing.Collector{Endpoint: "http://otel", CAFile: "a.pem"}},
+		"<nil>":                   {Collector: tracing.Collector{Endpoint: "https://otel:4318"}, Sample: "0"},
 		"<nil> without a section": {},
 	} {
 		want, _, _ = strings.Cut(want, " without")
@@ -446,7 +446,7 @@ func TestConfigValidate(t *testing.T) {
 // no span, unless it is broken.
 func TestHeadersArePassedOn(t *testing.T) {
 	for name, tr := range map[string]*tracing.Tracer{"off": tracer(t, tracing.Config{}, tracing.Deps{}),
-		"not taken": tracer(t, tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: "0"}, tracing.Deps{})} {
+		"not taken": tracer(t, tracing.Config{Collector: tracing.Collector{Endpoint: "http://127.0.0.1:1"}, Sample: "0"}, tracing.Deps{})} {
 		_, trace := tr.Server(nil, http.Header{"Traceparent": {low}, "Tracestate": {"a=b", "c=d"}})
 		if trace == nil || trace.Spanned() || trace.ID != low[3:35] || trace.Header != low || trace.HeaderState != "a=b,c=d" {
 			t.Errorf("%s: %+v", name, trace)
