@@ -15,7 +15,7 @@ var seconds = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300
 // and of revisions.
 type Metrics struct {
 	sent, dropped, failures        *prometheus.CounterVec
-	notPushed                      *prometheus.CounterVec
+	notPushed                      prometheus.Counter
 	server, client                 durations
 	serverSessions, clientSessions *prometheus.HistogramVec // by mcp_protocol_version
 }
@@ -65,10 +65,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "gatehouse_trace_failures_total",
 			Help: "Batches of spans that the collector did not take.",
 		}, nil),
-		notPushed: with.NewCounterVec(prometheus.CounterOpts{
+		notPushed: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_metrics_push_failures_total",
 			Help: "Sendings of metrics that the collector did not take.",
-		}, nil),
+		}),
 	}
 }
 

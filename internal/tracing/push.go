@@ -59,7 +59,7 @@ func (p *pushed) Export(ctx context.Context, metrics *metricdata.ResourceMetrics
 	err := p.Exporter.Export(ctx, metrics)
 	switch {
 	case err != nil:
-		p.deps.Metrics.notPushed.WithLabelValues().Inc()
+		p.deps.Metrics.notPushed.Inc()
 		if !p.failed {
 			p.deps.Log.Warn("metrics cannot be sent", failure.MetricsLost.Attr(), "error", err)
 		}
