@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -18,7 +16,7 @@ import (
 const pushEvery = time.Minute
 
 // Push sends metrics to a collector, once a minute and by stop. cfg is the section "telemetry.metrics".
-func Push(cfg Collector, from prometheus.Gatherer, deps Deps) (stop func(context.Context) error, err error) {
+func Push(cfg Collector, from Source, deps Deps) (stop func(context.Context) error, err error) {
 	over, err := cfg.Transport()
 	if err != nil {
 		return nil, fmt.Errorf("telemetry.metrics: %w", err)
@@ -38,7 +36,7 @@ func Push(cfg Collector, from prometheus.Gatherer, deps Deps) (stop func(context
 		metric.WithResource(Resource(deps.Version, deps.Replica)),
 		metric.WithReader(metric.NewPeriodicReader(&pushed{Exporter: exporter, deps: deps},
 			metric.WithInterval(pushEvery), metric.WithTimeout(sendTime),
-			metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(from))))),
+			metric.WithProducer(producerOf(from)))),
 	)
 	return func(ctx context.Context) error {
 		defer over.CloseIdleConnections()
