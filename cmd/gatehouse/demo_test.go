@@ -24,7 +24,8 @@ type demoKey struct{}
 
 // runDemoScript implements "demo start args...", which starts gatehouse demo on a free
 // port, waits until it serves, and writes its output to banner.txt, the guide that it names to guide.txt,
-// what is to paste into a shell to paste.sh, and each explanation to a script of its own (explain1.sh and so on). It also implements "demo stop", which expects exit code 0.
+// what is to paste into a shell to paste.sh, and each explanation to a script of its own (explain1.sh and so on). It
+// also implements "demo stop", which expects exit code 0.
 func runDemoScript(ts *testscript.TestScript, neg bool, args []string) {
 	run := ts.Value(demoKey{}).(*demoRun)
 	switch {

@@ -142,7 +142,8 @@ func TestDocsYAML(t *testing.T) {
 }
 
 // TestDocsCommands checks each command line of gatehouse on each page, in blocks and in the text, by the
-// command's own parser, and that each target of make is there. Words in capital letters stand for values, and … or ... for what is left out.
+// command's own parser, and that each target of make is there. Words in capital letters stand for values, and … or ...
+// for what is left out.
 func TestDocsCommands(t *testing.T) {
 	span := regexp.MustCompile("`(?:bin/)?gatehouse( [^`A-Z…][^`]*)`")
 	line := regexp.MustCompile(`(?m)(?:^|[|$;] *|&& )(?:\S+/)?gatehouse( [^|;\n#]*)`)

@@ -168,8 +168,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what is not well, why, and what to do",
-		Long:  "Shows what is not well with the gateway, worst first, each with its cause and the next step. The\nexit code is 1 if something does not work.",
-		Args:  noArguments,
+		Long: "Shows what is not well with the gateway, worst first, each with its cause and the next step. The " +
+			"exit code is 1 if something does not work.",
+		Args: noArguments,
 	}
 	return operatorCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
 		var answer admin.Findings

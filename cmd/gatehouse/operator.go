@@ -45,7 +45,8 @@ type operator struct {
 // operatorCommand completes a command that asks the API with its flags.
 func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
 	outputFlags(cmd, &o.asJSON, "print what the gateway answers, as JSON")
-	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
+	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The token comes from " +
+		tokenVariable + ", or from the configuration."
 	return askingCommand(cmd, o, do)
 }
 

@@ -12,7 +12,9 @@ import (
 // Source has the metrics that Push sends.
 type Source = prometheus.Gatherer
 
-func producerOf(from Source) metric.Producer { return bridge.NewMetricProducer(bridge.WithGatherer(from)) }
+func producerOf(from Source) metric.Producer {
+	return bridge.NewMetricProducer(bridge.WithGatherer(from))
+}
 
 // seconds are the bounds of the histograms, those of the conventions for MCP.
 var seconds = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
