@@ -217,6 +217,16 @@ func (v *Vault) Close() {
 	v.clients.Purge()
 }
 
+// Settle has refreshes that are under way end, for at most d, and begins no others. A refresh that is cut off may have
+// used up its token.
+func (v *Vault) Settle(d time.Duration) {
+	v.mu.Lock()
+	v.closed = true
+	v.mu.Unlock()
+	defer time.AfterFunc(d, v.stop).Stop()
+	v.wg.Wait()
+}
+
 // Keep keeps a grant, in place of the one that was there: the user has signed in.
 func (v *Vault) Keep(ctx context.Context, owner Owner, server string, g Grant) error {
 	if err := g.validate(); err != nil {

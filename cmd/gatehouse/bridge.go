@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -101,7 +100,7 @@ func stateHome() (string, error) {
 // openPage opens a page in the user's browser, and prints it for where there is none.
 func openPage(cmd *cobra.Command, page string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "gatehouse: sign in in your browser: %s\n", page)
-	command := []string{cmp.Or(os.Getenv("BROWSER"), "xdg-open")}
+	command := []string{"xdg-open"} // which reads BROWSER
 	switch runtime.GOOS {
 	case "darwin":
 		command = []string{"open"}

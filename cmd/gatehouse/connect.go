@@ -234,7 +234,7 @@ func (c *connector) connect(t target) error {
 		return nil
 	case was == "":
 		command = c.own(t, t.Add)
-	case kept.after.there: // this command has written the entry
+	case kept.wrote(t, c.name, was):
 		if before, err = kept.undone(t, c.name, now); err != nil {
 			return err
 		}
@@ -266,12 +266,15 @@ func (c *connector) takeOut(t target) error {
 		return err
 	}
 	c.found = true
+	if was != "" && !kept.wrote(t, c.name, was) {
+		return fmt.Errorf("%s is another server there now, which is left alone; what was there before is in %s", c.name, kept.dir)
+	}
 	goal, err := kept.undone(t, c.name, now)
 	if err != nil {
 		return fmt.Errorf("%w; what it had before is in %s", err, kept.dir)
 	}
 	said, command := "is as it was before", []string(nil)
-	if now != kept.after {
+	if now != kept.after && now.there {
 		said = "has changed since: the entry alone is taken out"
 		if back, err := t.Get(goal.text, c.name); err == nil && back == "" && was != "" {
 			command = c.own(t, t.Remove)
@@ -330,7 +333,7 @@ func (c *connector) change(t target, now, goal contents, command []string) (cont
 	is, err := readContents(t.path)
 	want, errWant := t.Get(goal.text, c.name)
 	got, errGot := t.Get(is.text, c.name)
-	if err = errors.Join(err, errWant, errGot); err == nil && got != want {
+	if err = errors.Join(err, errWant, errGot); err == nil && got != want && (got == "" || want == "") {
 		err = fmt.Errorf("%s has not changed this file", strings.Join(command, " "))
 	}
 	return is, err
@@ -358,14 +361,20 @@ func findKept(t target, name string) (k kept, err error) {
 	return k, err
 }
 
+// wrote reports whether an entry is as this command has written it.
+func (k kept) wrote(t target, name, entry string) bool {
+	written, err := t.Get(k.after.text, name)
+	return k.after.there && err == nil && written == entry
+}
+
 // undone returns what the file had before. If it has changed since, it returns what it has, with the entry of before
 // or without any.
 func (k kept) undone(t target, name string, now contents) (contents, error) {
-	if now == k.after {
+	if now == k.after || !now.there {
 		return k.before, nil
 	}
 	was, err := t.Get(k.before.text, name)
-	if err != nil || !now.there {
+	if err != nil {
 		return now, err
 	}
 	now.text, err = t.Set(now.text, name, was)
@@ -374,15 +383,22 @@ func (k kept) undone(t target, name string, now contents) (contents, error) {
 
 // save keeps what was in a file, and what is written into it.
 func (k kept) save() error {
-	err := os.RemoveAll(k.dir)
-	if err != nil || !k.after.there {
-		return err
+	if !k.after.there {
+		return os.RemoveAll(k.dir)
 	}
-	if err = os.MkdirAll(k.dir, 0o700); err == nil && k.before.there {
-		err = writeFresh(filepath.Join(k.dir, "before"), k.before.text, false)
+	fresh := k.dir + ".new" // what is kept already goes when this is whole
+	err := errors.Join(os.RemoveAll(fresh), os.MkdirAll(fresh, 0o700))
+	if err == nil && k.before.there {
+		err = writeFresh(filepath.Join(fresh, "before"), k.before.text, false)
 	}
 	if err == nil {
-		err = writeFresh(filepath.Join(k.dir, "after"), k.after.text, false)
+		err = writeFresh(filepath.Join(fresh, "after"), k.after.text, false)
+	}
+	if err == nil {
+		err = os.RemoveAll(k.dir)
+	}
+	if err == nil {
+		err = os.Rename(fresh, k.dir)
 	}
 	return err
 }

@@ -155,6 +155,39 @@ func TestConnectUndoLater(t *testing.T) {
 	}
 }
 
+// TestConnectLeavesWhatIsNotOurs: a server of the same name that the user has put in its place since is neither
+// replaced nor taken out without a question.
+func TestConnectLeavesWhatIsNotOurs(t *testing.T) {
+	u := newUser(t)
+	u.write(".cursor/mcp.json", cursorFile)
+	u.connect(0, "", []string{"--yes"})
+	own := strings.Replace(u.read(".cursor/mcp.json"), "http://127.0.0.1:8080/mcp", "https://own.example/mcp", 1)
+	u.write(".cursor/mcp.json", own)
+	u.connect(exitProblem, "", []string{"--yes"}, "is another server there")
+	u.connect(exitProblem, "", []string{"--undo", "--yes"}, "is another server there now, which is left alone")
+	if got := u.read(".cursor/mcp.json"); got != own {
+		t.Error(got)
+	}
+	if err := os.Remove(".cursor/mcp.json"); err != nil {
+		t.Fatal(err)
+	}
+	u.connect(0, "", []string{"--undo", "--yes"}, "is as it was before")
+	if got := u.read(".cursor/mcp.json"); got != cursorFile {
+		t.Error(got)
+	}
+}
+
+// TestWriteContents: a file that another program has changed is neither written nor removed.
+func TestWriteContents(t *testing.T) {
+	u := newUser(t)
+	u.write("a", "theirs")
+	for _, goal := range []contents{{}, {"ours", true}} {
+		if err := writeContents("a", contents{"before", true}, goal); err == nil || u.read("a") != "theirs" {
+			t.Errorf("%v, %q", err, u.read("a"))
+		}
+	}
+}
+
 // TestConnectRefuses: broken files and entries of others stay as they are; secrets are neither shown nor written.
 func TestConnectRefuses(t *testing.T) {
 	u := newUser(t)

@@ -322,7 +322,10 @@ func writeContents(path string, now, goal contents) error {
 	case now.there && goal.there:
 		return configtext.Replace(path, []byte(goal.text), still)
 	case now.there:
-		return errors.Join(still(), os.Remove(path))
+		if err := still(); err != nil {
+			return err
+		}
+		return os.Remove(path)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

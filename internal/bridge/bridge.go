@@ -66,7 +66,6 @@ type Config struct {
 // Bridge is a bridge for one host. Run may be called once.
 type Bridge struct {
 	log   *slog.Logger
-	url   string
 	host  string // of the URL, for people
 	dial  *dial.Transport
 	http  *streamable.Transport
@@ -107,7 +106,7 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, fmt.Errorf("http is for servers on this machine: write https://%s%s", u.Host, u.EscapedPath())
 	}
 	route := egress.Config{TLS: egress.TLS{CAFile: cfg.CAFile}, URL: cfg.URL}
-	b := &Bridge{log: cfg.Log, url: cfg.URL, host: u.Host, renewing: make(chan struct{}, 1), calls: make(map[string]*call)}
+	b := &Bridge{log: cfg.Log, host: u.Host, renewing: make(chan struct{}, 1), calls: make(map[string]*call)}
 	over := streamable.Config{URL: cfg.URL, Headers: cfg.Headers}
 	if _, fixed := cfg.Headers["Authorization"]; !fixed {
 		if b.login, err = newLogin(cfg, u.Host, route); err != nil {
@@ -145,6 +144,9 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	b.mu.Unlock()
 	cancel(nil)
 	b.wg.Wait()
+	if b.login != nil {
+		b.login.closing.Store(true)
+	}
 	if s != nil {
 		bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
 		defer stop()

@@ -310,6 +310,11 @@ func TestSessionGone(t *testing.T) {
 	h.say(tool(14, "a", `{}`))
 	h.want(`"id":14,"error":{"code":50205,"message":"` + strings.TrimPrefix(f.URL, "http://") +
 		` has ended the session, and offers something else`)
+	h.say(tool(15, "a", `{}`))
+	h.want(`"id":15,"error":{"code":50205`)
+	if n := sessions.Load(); n != 3 {
+		t.Errorf("there are %d sessions, want no other one for each call", n)
+	}
 }
 
 // TestResumed: streams that break off go on after their last event.

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
@@ -21,6 +23,12 @@ import (
 const (
 	// afterFailure is how long a sign-in that failed is not begun again: no page opens for each request.
 	afterFailure = 30 * time.Second
+	// afterSuccess is how long the same sign-in counts as the same wish, and maxWishes how often it is fulfilled then:
+	// a server that goes on refusing opens no page for each request (2025-11-25 basic/authorization).
+	afterSuccess = 5 * time.Minute
+	maxWishes    = 2
+	// lastRefresh is how long a refresh may still take at the end: its token may be used up already.
+	lastRefresh = 5 * time.Second
 	// maxFlows bounds what is kept of sign-ins that have begun, and of registrations.
 	maxFlows = 1000
 )
@@ -36,6 +44,8 @@ type login struct {
 	lock   string // the file that is open while the user signs in
 	key    *seal.Key
 
+	closing atomic.Bool // the last request is made: no token is worth a refresh
+
 	base context.Context // of sign-ins; ends with close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // one for a sign-in; close waits
@@ -44,6 +54,9 @@ type login struct {
 	flight *flight    // the sign-in that is under way; nil for none
 	failed time.Time  // when the last one failed, and why
 	why    error
+	wish   string    // the scopes of the last sign-in
+	since  time.Time // the first of those with this wish
+	times  int       // how often it was fulfilled
 }
 
 // flight is a sign-in that requests wait for.
@@ -90,6 +103,7 @@ func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 func (l *login) close() {
 	l.stop()
 	l.wg.Wait()
+	l.vault.Settle(lastRefresh)
 	l.Close()
 	l.vault.Close()
 }
@@ -108,6 +122,9 @@ func (l *login) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, st
 	err error) {
 	if stamp == 0 && status == http.StatusUnauthorized {
 		return false, &outbound.Error{Why: "it asks for a sign-in", SignIn: true}
+	}
+	if l.closing.Load() {
+		return false, nil
 	}
 	return l.Credentials.Refused(ctx, caller, stamp, status, challenge)
 }
@@ -163,5 +180,21 @@ func (l *login) obtain(ctx context.Context) error {
 	if states[0].State == vault.StateOK && len(states[0].Wanted) == 0 {
 		return nil
 	}
+	if err := l.again(strings.Join(states[0].Wanted, " ")); err != nil {
+		return err
+	}
 	return l.flow.SignIn(ctx, l.server, l.vault, l.port, l.open)
+}
+
+// again counts sign-ins with a wish, and refuses one that has been fulfilled often enough just now.
+func (l *login) again(wish string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wish != l.wish || time.Since(l.since) > afterSuccess {
+		l.wish, l.since, l.times = wish, time.Now(), 0
+	}
+	if l.times++; l.times > maxWishes {
+		return &outbound.Error{Why: "you have signed in just now, and it goes on refusing: ask its operator for access"}
+	}
+	return nil
 }

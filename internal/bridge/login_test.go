@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -160,6 +161,26 @@ func TestMoreRights(t *testing.T) {
 	if len(asked) != 2 || asked[1].Get("scope") != "read write" ||
 		asked[0].Get("redirect_uri") != asked[1].Get("redirect_uri") {
 		t.Errorf("asked for %v", asked)
+	}
+}
+
+// TestMoreRightsInVain: a server that goes on refusing opens no page for each call.
+func TestMoreRightsInVain(t *testing.T) {
+	inner := fake.NewUnstarted(false, func(_ *fake.Server, w http.ResponseWriter, _ *http.Request, m fake.Message) bool {
+		if m.Method == mcp.MethodToolsCall {
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="write"`)
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return m.Method == mcp.MethodToolsCall
+	})
+	a, b := newAccounts(t, inner), newBrowser(t)
+	h := begin(t, bridge.Config{URL: a.URL, Directory: t.TempDir(), Open: b.open})
+	for id := range 3 {
+		h.say(alone(tool(id, "a", `{}`)))
+		h.want(fmt.Sprintf(`"id":%d,"error"`, id))
+	}
+	if n := b.opened.Load(); n > 1+2 {
+		t.Errorf("%d pages were opened for three calls", n)
 	}
 }
 

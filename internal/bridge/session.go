@@ -24,6 +24,8 @@ type session struct {
 	said  mcp.Raw // its result
 	// end ends its GET stream; nil before that is opened. Bridge.mu guards it.
 	end context.CancelFunc
+	// differs is why no other session can take its place; Bridge.renewing guards it.
+	differs error
 
 	mu   sync.Mutex // guards kept
 	kept []request  // what the server knows of the host: the log level, subscriptions
@@ -120,6 +122,9 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	if _, now := b.conn(wire.Message{}); now != gone {
 		return nil
 	}
+	if gone.differs != nil {
+		return gone.differs
+	}
 	s, answer, err := b.greet(ctx, gone.hello)
 	switch {
 	case err != nil:
@@ -127,17 +132,26 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	case s == nil:
 		return wire.ReadError(answer.Error)
 	}
+	replaced := false
+	defer func() {
+		if !replaced {
+			bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
+			defer stop()
+			_ = s.conn.Close(bye) // it ends by itself, too
+		}
+	}()
 	for _, member := range []string{"protocolVersion", "capabilities"} {
 		if string(s.said.At(member)) != string(gone.said.At(member)) {
-			return mcp.UpstreamError(failure.UpstreamSessionLost, b.host, mcp.ExecutedNo,
+			gone.differs = mcp.UpstreamError(failure.UpstreamSessionLost, b.host, mcp.ExecutedNo,
 				"%s has ended the session, and offers something else in a new one: restart this server in your client", b.host)
+			return gone.differs
 		}
 	}
 	if err := s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil)); err != nil {
 		return err
 	}
 	gone.mu.Lock()
-	s.kept = gone.kept
+	s.kept = slices.Clone(gone.kept)
 	gone.mu.Unlock()
 	for _, r := range s.kept {
 		if answer, err := b.send(ctx, s.conn, r.Message, r.text); err != nil || answer.Error != nil {
@@ -146,6 +160,7 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 		}
 	}
 	b.replace(s)
+	replaced = true
 	b.listen(s)
 	for kind, note := range map[string]string{"tools": mcp.NoteToolsListChanged, "prompts": mcp.NotePromptsListChanged,
 		"resources": mcp.NoteResourcesListChanged} {

@@ -106,7 +106,11 @@ func (f *File) step(run func(*bbolt.DB, func(*bbolt.Tx) error) error, what func(
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: stepTime})
+	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: stepTime,
+		// A file that was removed meanwhile is not made again here: what is sealed in it has another key then.
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(name, flag&^os.O_CREATE, mode)
+		}})
 	if err != nil {
 		return err
 	}
