@@ -140,6 +140,7 @@ func (g *Gateway) load(opts Options) (config.Config, []config.Problem, error) {
 		l, err := g.file.Load(nil)
 		status.Revision, status.Warnings, status.Refused = l.Revision, l.Doubts, l.Refused
 		g.current.places.Store(&l.Places)
+		g.file.Applied(l)
 		if err == nil && l.Config.Admin.Operated() {
 			g.history = &admin.ConfigHistory{}
 			configurationOf(g).NoteRead(l, nil, nil)

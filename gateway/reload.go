@@ -133,8 +133,13 @@ func (g *Gateway) logRefused(err error) {
 
 // reload applies a configuration. It is called with reloading held. keep is called when nothing else
 // can fail; its error means that nothing is applied.
-func (g *Gateway) reload(l config.Loaded, keep func() error) error {
+func (g *Gateway) reload(l config.Loaded, keep func() error) (err error) {
 	before := g.graph()
+	defer func() {
+		if err == nil {
+			g.file.Applied(l)
+		}
+	}()
 	for _, w := range l.Warnings {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}

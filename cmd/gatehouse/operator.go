@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/doorway"
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 	"github.com/gatehouse-mcp/gatehouse/internal/tlsfiles"
 )
 
@@ -36,6 +37,7 @@ const (
 type operator struct {
 	config, url string         // flags
 	asJSON      bool           // likewise
+	found       bool           // the configuration was found, not named
 	files       tlsfiles.Files // likewise
 	token       string
 	role        string // that is needed; empty for what needs neither the API nor a token
@@ -79,6 +81,7 @@ func askingCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []st
 
 // named checks that the flags say which gateway is meant, or finds its configuration.
 func (o *operator) named() error {
+	o.found = o.url == "" && o.config == ""
 	if o.url != "" && o.config != "" || o.url == "" && findConfig(&o.config) != nil {
 		return errors.New("say which gateway to ask: --config FILE or --admin URL")
 	}
@@ -130,6 +133,9 @@ func (o *operator) find() error {
 		host = "127.0.0.1"
 	}
 	if !o.dial(section.Listen) {
+		if o.found && !loopback.Host(host) { // somebody else may have written the file, and would get the token
+			return fmt.Errorf("%s was only found here, and its admin.listen is not on this machine: name it with --config", o.config)
+		}
 		o.url = net.JoinHostPort(host, port)
 	}
 	o.url = section.TLS.Scheme() + "://" + o.url

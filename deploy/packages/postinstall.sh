@@ -17,5 +17,6 @@ done
 
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart gatehouse.service
+	# A configuration that does not hold any more must not leave the package half configured.
+	systemctl try-restart gatehouse.service || echo "gatehouse does not start: see journalctl -u gatehouse" >&2
 fi

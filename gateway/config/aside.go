@@ -71,18 +71,12 @@ func (a *aside) note(file string, text []byte, mistakes []strictyaml.Problem) {
 	}
 }
 
-// replace replaces the files of teams that are set aside by those that they had.
-func (a *aside) replace(files []string) []string {
-	if a == nil {
-		return files
-	}
-	files = slices.DeleteFunc(files, func(file string) bool { return a.teams[a.owner(file)] })
-	for file := range a.former {
-		if a.teams[a.owner(file)] {
-			files = append(files, file)
-		}
-	}
-	return files
+// without returns files without those that teams which are set aside did not have.
+func (a *aside) without(files []string) []string {
+	return slices.DeleteFunc(files, func(file string) bool {
+		_, had := a.former[file]
+		return a.teams[a.owner(file)] && !had
+	})
 }
 
 // text returns the former text of a file if its team is set aside.
@@ -93,5 +87,5 @@ func (a *aside) text(file string) (text []byte, found bool) {
 	return a.former[file], true
 }
 
-// leftOut reports whether a team is set aside and had nothing.
-func (a *aside) leftOut(team string) bool { return a != nil && a.teams[team] && !a.had(team) }
+// has reports whether a team is set aside.
+func (a *aside) has(team string) bool { return a != nil && a.teams[team] }

@@ -222,12 +222,15 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *as
 		files = append(files, found...)
 		d.Note(strictyaml.SeeDirectory(filepath.Dir(pattern)))
 	}
-	files = aside.replace(files)
+	if aside != nil {
+		files = aside.without(files)
+	}
 	slices.Sort(files)
 	files = slices.Compact(files)
 	if len(files) > maxIncluded {
 		return fmt.Errorf("include: %d files are more than %d", len(files), maxIncluded)
 	}
+	own := c.Upstreams
 	var found problems.List
 	for _, file := range files {
 		if err := adopt(c, d, src, file, aside); err != nil {
@@ -235,9 +238,9 @@ func include(c *Config, d *strictyaml.Document, src strictyaml.Source, aside *as
 		}
 	}
 	for i, t := range c.Teams {
-		for _, u := range c.Upstreams {
-			found.When(aside.leftOut(t.Name) && t.gives(u.Name),
-				"teams[%d]: is not left out for its mistakes, as it may have rules about the upstream %s", i, u.Name)
+		for _, u := range own {
+			found.When(aside.has(t.Name) && t.gives(u.Name),
+				"teams[%d]: cannot be set aside for its mistakes, as it may have rules about the upstream %s", i, u.Name)
 		}
 	}
 	return found.Err()

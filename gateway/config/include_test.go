@@ -209,6 +209,7 @@ func TestMistakeOfATeam(t *testing.T) {
 			if err != nil || len(l.Refused) != 0 {
 				t.Fatal(err, l.Refused)
 			}
+			f.Applied(l)
 			running := l.Config
 			bad := map[bool]string{true: "crm-eu.yaml", false: "crm.yaml"}[tt.name == "a second file"]
 			if tt.bad == "" { // a directory is no file
@@ -225,6 +226,7 @@ func TestMistakeOfATeam(t *testing.T) {
 				if err != nil || !slices.Equal(l.Refused, []string{"crm"}) {
 					t.Fatalf("a reload: %v, refused %q", err, l.Refused)
 				}
+				f.Applied(l)
 				if u := l.Config.Upstreams; len(u) != 3 || u[1].URL != "https://crm.example" || u[2].URL != "https://new.example" {
 					t.Errorf("a reload has %+v", u)
 				}
@@ -373,5 +375,25 @@ func TestBoxesApart(t *testing.T) {
 		if (problems == nil) != want || !want && !strings.Contains(problems[0], "upstreams[1] (b): sandbox: ") {
 			t.Errorf("%s: %q", paths, problems)
 		}
+	}
+}
+
+// TestFilesOfAnOperatorAreWatched: while a team is set aside, the gateway sees changes of the files of the operator.
+func TestFilesOfAnOperatorAreWatched(t *testing.T) {
+	at := files(t, map[string]string{
+		"gatehouse.yaml": ownFile + "teams: [{name: crm, files: [crm.yaml]}]\nauth: {mode: keys, keys: {file: keys.yaml}}\n",
+		"keys.yaml":      "keys: []\n", "conf.d/crm.yaml": "upstreams: [\n",
+	})
+	f := &File{Path: at}
+	l, err := f.Load(nil)
+	if err != nil || len(l.Refused) != 1 {
+		t.Fatal(err, l.Refused)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(at), "keys.yaml"), []byte("keys: []\n# changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.Changed() // it waits for a file that is being written
+	if !f.Changed() {
+		t.Error("a change of the file of keys is not seen")
 	}
 }

@@ -56,6 +56,7 @@ type Loaded struct {
 	Text     []byte            // nil if the file cannot be read
 
 	document *strictyaml.Document
+	included map[string][]byte // texts of included files, by file
 	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 }
 
@@ -280,7 +281,7 @@ type File struct {
 	mu       sync.Mutex        // guards the fields below
 	files    []strictyaml.Seen // at the last load
 	last     []strictyaml.Seen // at the last look
-	included map[string][]byte // at the last load without an error, by name
+	included map[string][]byte // of the configuration that was applied last, by name
 }
 
 // Load reads the file. For a gateway that is to start (holds is nil), it checks the files and directories
@@ -309,6 +310,13 @@ func (f *File) LoadText(text []byte, holds *Config) (Loaded, error) {
 	return l, err
 }
 
+// Applied records what a gateway runs with now: what teams keep when their files have mistakes.
+func (f *File) Applied(l Loaded) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.included = l.included
+}
+
 // load reads the configuration until no team is to be set aside.
 func (f *File) load(read func(*aside) (Loaded, error)) (Loaded, error) {
 	f.mu.Lock()
@@ -324,12 +332,9 @@ func (f *File) load(read func(*aside) (Loaded, error)) (Loaded, error) {
 		mistakes = append(mistakes, found...)
 		l, err = read(aside)
 	}
-	l.files = first.files // those on disk
+	l.files = append(l.files, first.files...) // those on disk, too
 	l.Warnings, l.Doubts = append(mistakes, l.Warnings...), append(mistakes, l.Doubts...)
-	l.Refused = slices.Sorted(maps.Keys(aside.teams))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.included = aside.now
+	l.Refused, l.included = slices.Sorted(maps.Keys(aside.teams)), aside.now
 	return l, nil
 }
 

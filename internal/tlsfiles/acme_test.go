@@ -2,8 +2,14 @@ package tlsfiles_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -125,7 +131,17 @@ func TestACMELimited(t *testing.T) {
 func TestACMEProofs(t *testing.T) {
 	store := newStore()
 	open := func() *tlsfiles.Live { return orders(t, "", tlsfiles.Orders{Store: store}) }
-	if err := store.Put(t.Context(), "proof "+acmeDomain, []byte("asked"), time.Minute); err != nil {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	if err := errors.Join(store.Put(t.Context(), "proof "+acmeDomain, []byte("asked"), time.Minute),
+		store.Put(t.Context(), "account "+acme.LetsEncryptURL, account, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(live *tlsfiles.Live, host, path string) (int, string) {

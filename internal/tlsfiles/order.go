@@ -111,7 +111,7 @@ func (o *orders) pause(err error) time.Duration {
 
 // order orders a certificate (RFC 8555 §7.4), and returns its key and its chain in PEM.
 func (o *orders) order(ctx context.Context) ([]byte, error) {
-	client, err := o.client(ctx)
+	client, err := o.client(ctx, true)
 	if err != nil {
 		return nil, fmt.Errorf("the key of the account: %w", err)
 	}
@@ -180,13 +180,15 @@ func (o *orders) prove(ctx context.Context, client *acme.Client, at string) erro
 	return err
 }
 
-// client returns a client with the key of the account, which all replicas have.
-func (o *orders) client(ctx context.Context) (*acme.Client, error) {
+// client returns a client with the key of the account, which all replicas have. If there is none, it may make one.
+func (o *orders) client(ctx context.Context, make bool) (*acme.Client, error) {
 	name := "account " + o.URL()
 	text, err := o.Store.Get(ctx, name)
-	if err != nil {
+	if err != nil && make {
 		if _, text, err = newKey(); err == nil {
-			err = o.Store.Put(ctx, name, text, keptFor)
+			if _, err = o.Store.Add(ctx, name, text, keptFor); err == nil {
+				text, err = o.Store.Get(ctx, name) // another replica, or listener, may have been faster
+			}
 		}
 	}
 	block, _ := pem.Decode(text)
@@ -206,7 +208,7 @@ func (o *orders) client(ctx context.Context) (*acme.Client, error) {
 func (o *orders) proof(ctx context.Context, of string) (token string, by *acme.Client, err error) {
 	kept, err := o.Store.Get(ctx, "proof "+of)
 	if err == nil {
-		by, err = o.client(ctx)
+		by, err = o.client(ctx, false)
 	}
 	return string(kept), by, err
 }

@@ -76,6 +76,12 @@ func (c Collector) URL(path string) string {
 	return u.String()
 }
 
+// reason says why a collector at a URL did not take something, without the URL, which may hold a secret.
+func reason(err error, url string) string {
+	why := strings.ReplaceAll(err.Error(), url, "the endpoint")
+	return why[:min(len(why), maxReason)]
+}
+
 // Transport makes the transport for requests to the collector. It does no I/O but for the certificates.
 func (c Collector) Transport() (*http.Transport, error) {
 	over := http.DefaultTransport.(*http.Transport).Clone()

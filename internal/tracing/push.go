@@ -34,12 +34,14 @@ func Push(cfg Collector, from Source, deps Deps) (stop func(context.Context) err
 	}
 	provider := metric.NewMeterProvider(
 		metric.WithResource(Resource(deps.Version, deps.Replica)),
-		metric.WithReader(metric.NewPeriodicReader(&pushed{Exporter: exporter, deps: deps},
+		metric.WithReader(metric.NewPeriodicReader(&pushed{Exporter: exporter, deps: deps, url: cfg.URL("/v1/metrics")},
 			metric.WithInterval(pushEvery), metric.WithTimeout(sendTime),
 			metric.WithProducer(producerOf(from)))),
 	)
 	return func(ctx context.Context) error {
 		defer over.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(ctx, closeTime)
+		defer cancel()
 		_ = provider.Shutdown(ctx) // the log has what failed
 		return nil
 	}, nil
@@ -49,6 +51,7 @@ func Push(cfg Collector, from Source, deps Deps) (stop func(context.Context) err
 type pushed struct {
 	metric.Exporter
 	deps   Deps
+	url    string
 	failed bool // only the reader's goroutine exports
 }
 
@@ -59,7 +62,7 @@ func (p *pushed) Export(ctx context.Context, metrics *metricdata.ResourceMetrics
 	case err != nil:
 		p.deps.Metrics.notPushed.Inc()
 		if !p.failed {
-			p.deps.Log.Warn("metrics cannot be sent", failure.MetricsLost.Attr(), "error", err)
+			p.deps.Log.Warn("metrics cannot be sent", failure.MetricsLost.Attr(), "error", reason(err, p.url))
 		}
 	case p.failed:
 		p.deps.Log.Info("metrics are sent again")

@@ -66,6 +66,7 @@ func TestPush(t *testing.T) {
 
 // TestPushFails: a collector that is away holds nothing up; the log says it once, and a metric counts.
 func TestPushFails(t *testing.T) {
+	t.Parallel() // a silent collector takes five seconds
 	registry, log := prometheus.NewRegistry(), &mcptest.Log{}
 	stop, err := tracing.Push(tracing.Collector{Endpoint: "http://127.0.0.1:1"}, registry,
 		tracing.Deps{Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: tracing.NewMetrics(registry)})
@@ -80,6 +81,20 @@ func TestPushFails(t *testing.T) {
 	}
 	if n := log.Count(failure.MetricsLost.String()); n != 1 {
 		t.Errorf("the log says it %d times", n)
+	}
+	release := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer silent.Close()
+	defer close(release)
+	if stop, err = tracing.Push(tracing.Collector{Endpoint: silent.URL + "/a-secret/v1/metrics"}, registry,
+		tracing.Deps{Log: slog.New(slog.NewTextHandler(log, nil)), Metrics: tracing.NewMetrics(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(context.Background()); err != nil { // ends by itself
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "a-secret") || log.Count(failure.MetricsLost.String()) != 2 {
+		t.Errorf("the log has %s", log)
 	}
 	without := tracing.Collector{Endpoint: "https://otel", CAFile: "none.pem"}
 	if _, err := tracing.Push(without, registry, tracing.Deps{}); err == nil {

@@ -30,6 +30,7 @@ const (
 // the collector in a call.
 type queue struct {
 	to    trace.SpanExporter
+	url   string // of the collector, which may hold a secret
 	count counts
 	log   *slog.Logger
 
@@ -44,8 +45,8 @@ type queue struct {
 	lost int       // of run: spans since then
 }
 
-func newQueue(to trace.SpanExporter, count counts, log *slog.Logger) *queue {
-	q := &queue{to: to, count: count, log: log, spans: make(chan trace.ReadOnlySpan, queueSpans),
+func newQueue(to trace.SpanExporter, url string, count counts, log *slog.Logger) *queue {
+	q := &queue{to: to, url: url, count: count, log: log, spans: make(chan trace.ReadOnlySpan, queueSpans),
 		stop: make(chan struct{}), done: make(chan struct{})}
 	q.sending, q.giveUp = context.WithCancel(context.Background())
 	return q
@@ -138,8 +139,6 @@ func (q *queue) send(batch []trace.ReadOnlySpan) {
 	if time.Since(q.said) < sayEvery {
 		return
 	}
-	why := err.Error()
-	q.log.Warn("traces were not delivered", failure.TracesLost.Attr(), "spans", q.lost, "error",
-		why[:min(len(why), maxReason)])
+	q.log.Warn("traces were not delivered", failure.TracesLost.Attr(), "spans", q.lost, "error", reason(err, q.url))
 	q.said, q.lost = time.Now(), 0
 }

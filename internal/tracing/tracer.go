@@ -134,7 +134,7 @@ func (c Config) options(over http.RoundTripper) []otlptracehttp.Option {
 }
 
 func (t *Tracer) start(next *setup, to sdk.SpanExporter) {
-	next.queue = newQueue(to, t.deps.Metrics.counts(), t.deps.Log)
+	next.queue = newQueue(to, next.cfg.URL("/v1/traces"), t.deps.Metrics.counts(), t.deps.Log)
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = attributeBytes
 	provider := sdk.NewTracerProvider(
