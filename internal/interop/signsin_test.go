@@ -46,6 +46,7 @@ func (e *everybody) clients(t *testing.T, provider string) []signer {
 	case "keycloak":
 		return append(all,
 			signer{"Inspector after a restart", "MCP Inspector", registers, true, true, e.byInspector()},
+			signer{"the bridge after a restart", "Gatehouse", registers, true, true, e.byScript("v2", "legacy")},
 			signer{"mcp-remote with a document", "interop", document, true, false,
 				e.byScript("remote", "--client-metadata-url "+document)},
 		)
