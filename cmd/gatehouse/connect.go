@@ -267,7 +267,8 @@ func (c *connector) takeOut(t target) error {
 	}
 	c.found = true
 	if was != "" && !kept.wrote(t, c.name, was) {
-		return fmt.Errorf("%s is another server there now, which is left alone; what was there before is in %s", c.name, kept.dir)
+		return fmt.Errorf("%s is another server there now, which is left alone; what was there before is in %s", c.name,
+			kept.dir)
 	}
 	goal, err := kept.undone(t, c.name, now)
 	if err != nil {

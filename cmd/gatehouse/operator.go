@@ -134,7 +134,8 @@ func (o *operator) find() error {
 	}
 	if !o.dial(section.Listen) {
 		if o.found && !loopback.Host(host) { // somebody else may have written the file, and would get the token
-			return fmt.Errorf("%s was only found here, and its admin.listen is not on this machine: name it with --config", o.config)
+			return fmt.Errorf("%s was only found here, and its admin.listen is not on this machine: name it with --config",
+				o.config)
 		}
 		o.url = net.JoinHostPort(host, port)
 	}

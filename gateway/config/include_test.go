@@ -389,7 +389,8 @@ func TestFilesOfAnOperatorAreWatched(t *testing.T) {
 	if err != nil || len(l.Refused) != 1 {
 		t.Fatal(err, l.Refused)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(at), "keys.yaml"), []byte("keys: []\n# changed\n"), 0o600); err != nil {
+	keys := filepath.Join(filepath.Dir(at), "keys.yaml")
+	if err := os.WriteFile(keys, []byte("keys: []\n# changed\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.Changed() // it waits for a file that is being written

@@ -242,7 +242,8 @@ var layers = []layer{
 	// files of clients
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/admin", "gateway/demo", "gateway/configtext",
 		"gateway/discovery", "gateway/keyfile", "gateway/replay", "gateway/setup", "gateway/state", "gateway/trial",
-		"auth/apikey", "internal/mcp", "internal/bridge", "internal/loopback", "internal/record", "internal/strictyaml", "internal/tlsfiles",
+		"auth/apikey", "internal/mcp", "internal/bridge", "internal/loopback", "internal/record", "internal/strictyaml",
+		"internal/tlsfiles",
 		"gateway/config", "gateway/doorway",
 		"gateway/whatif", "gateway/pinning/review", "upstream/transport/stdio/sandbox"},
 		third: []string{"github.com/spf13/cobra", "golang.org/x/sys/unix", "golang.org/x/term"}},

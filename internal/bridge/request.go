@@ -199,8 +199,8 @@ func (b *Bridge) explain(m wire.Message, err error) error {
 			"%s refuses what proves who you are (HTTP %d): correct the key of --key-env, or ask its operator for access",
 			b.host, status.Status)
 	case refused && (status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed):
-		return say(failure.UpstreamStatus, no, "There is no MCP server at this address of %s (HTTP %d): correct the URL", b.host,
-			status.Status)
+		return say(failure.UpstreamStatus, no, "There is no MCP server at this address of %s (HTTP %d): correct the URL",
+			b.host, status.Status)
 	case refused && status.Status == http.StatusRequestEntityTooLarge:
 		return say(failure.UpstreamRefuses, no, "The message is too large for %s", b.host)
 	case refused:
