@@ -100,7 +100,7 @@ type shared struct {
 	events   *observe.Events             // records events that are no calls
 	spoofs   *diagnose.SpoofLog          // records what may deceive
 	tracer   *tracing.Tracer             // nil for none
-	stopPush func(context.Context) error // of metrics
+	stopPush func(context.Context) error // of metrics; nil for none
 
 	// collect takes every definition in place of guards; nil for guards.
 	collect func(upstream string, d pin.Definition)
@@ -147,7 +147,12 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 	undo.OnStop("recent records", func(ctx context.Context) error { return s.recent.Close(ctx) })
 	undo.OnStop("audit", func(ctx context.Context) error { return s.journal.Close(ctx) })
 	undo.OnStop("traces", func(ctx context.Context) error { return s.tracer.Close(ctx) })
-	undo.OnStop("metrics", func(ctx context.Context) error { return s.stopPush(ctx) })
+	undo.OnStop("metrics", func(ctx context.Context) error {
+		if s.stopPush == nil {
+			return nil
+		}
+		return s.stopPush(ctx)
+	})
 	undo.OnStopSlow("upstreams", processesEnd, now.close)
 	undo.OnStop("sessions", s.closeSessions)
 	undo.OnStop("replicas", s.closeReplicas)
@@ -215,7 +220,6 @@ func (s *shared) open(cfg config.Config, revision string, now *current, undo *li
 
 // openRecords opens the sinks of records and traces. Replicas share recent records.
 func (s *shared) openRecords(cfg config.Config, now *current) (err error) {
-	s.stopPush = func(context.Context) error { return nil }
 	registry, self := s.metrics.Registry, s.cluster.Self()
 	sinks := audit.Deps{Replica: self, Version: s.version, Log: s.log, Metrics: audit.NewMetrics(registry)}
 	kept := recent.NewMetrics(registry) // 0 without operators
