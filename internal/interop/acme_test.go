@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,13 +88,20 @@ func (a *authority) root(t *testing.T) *x509.CertPool {
 // orders counts the orders that it has got.
 func (a *authority) orders() int { return strings.Count(a.Log(), "POST /order-plz") }
 
+// givenAddresses has what freeAddress has given, so that no two programs of a test get the same one.
+var givenAddresses sync.Map
+
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := mcptest.FreeAddress("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		address, err := mcptest.FreeAddress("127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := givenAddresses.LoadOrStore(address, true); !twice {
+			return address
+		}
 	}
-	return address
 }
 
 func portOf(t *testing.T, address string) int {

@@ -156,7 +156,7 @@ func startReplicas(t *testing.T, checkout rig.Checkout) *replicas {
 		t.Fatal(err)
 	}
 	l := &lab{}
-	address := free(t)
+	address := freeAddress(t)
 	redis, err := rig.StartRedis(ctx, address)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func startReplicas(t *testing.T, checkout rig.Checkout) *replicas {
 		if err := os.WriteFile(lock, []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		admin := free(t)
+		admin := freeAddress(t)
 		g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: gatehouse, Dir: own, Token: token,
 			Env:  []string{"GOMEMLIMIT=1GiB"},
 			Auth: fmt.Sprintf("{mode: keys, keys: {file: %s}}", keys),
@@ -208,7 +208,7 @@ pinning: {file: "%s"}
 upstreams:
   - {name: books, url: "%s", pinning: {mode: warn}}
   - {name: away, url: "http://127.0.0.1:1/mcp"}
-`, admin, free(t), address, collector.URL, filepath.Join(own, "audit.jsonl"), lock, s.URL)})
+`, admin, freeAddress(t), address, collector.URL, filepath.Join(own, "audit.jsonl"), lock, s.URL)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func startPrometheus(t *testing.T, program string, checkout rig.Checkout, target
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := scraper{address: free(t)}
+	s := scraper{address: freeAddress(t)}
 	s.Process, err = rig.Start(exec.Command(program, "--config.file", file, "--log.level", "warn",
 		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.address))
 	if err != nil {
@@ -370,13 +370,4 @@ func (s scraper) get(ctx context.Context, path string, into any) error {
 	}
 	defer resp.Body.Close()
 	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	address, err := mcptest.FreeAddress("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
