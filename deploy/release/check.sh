@@ -28,7 +28,7 @@ for clone in one another/place; do
 	git clone -q "file://$source" "$work/$clone"
 	git -C "$work/$clone" -c advice.detachedHead=false checkout -q "$(git rev-parse HEAD)"
 	git -C "$work/$clone" tag v0.0.1-check
-	(cd "$work/$clone" && $goreleaser check -q && $goreleaser release --clean --skip=publish,sign,sbom,validate -q)
+	(cd "$work/$clone" && $goreleaser check >/dev/null && $goreleaser release --clean --skip=publish,sign,sbom,validate >"$work/log" 2>&1 || { cat "$work/log"; exit 1; })
 done
 cd "$work/one"
 cmp dist/checksums.txt "$work/another/place/dist/checksums.txt" || fail "two builds differ"
