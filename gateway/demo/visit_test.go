@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestVisitorsStayApart: visitors are nobody of the guide, change nothing that it shows, and are not
+// TestVisitorsStayApart: visitors are not in the guide, change nothing that it shows, and are not
 // in the log.
 func TestVisitorsStayApart(t *testing.T) {
 	d := startSignIn(t, true)

@@ -490,7 +490,7 @@ func TestTLS(t *testing.T) {
 				s.Listener, err = net.Listen("tcp", "127.0.0.1:0")
 			}
 			if err != nil {
-				t.Skip(err) // 127.0.0.2 is not there on every system
+				t.Skip(err) // some systems have no 127.0.0.2, the address of the other server
 			}
 			s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10, MaxVersion: tt.most}
 			s.Config.ErrorLog = log.New(io.Discard, "", 0)

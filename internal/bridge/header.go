@@ -72,7 +72,7 @@ func (b *Bridge) header(m wire.Message) http.Header {
 	return h
 }
 
-// relist reads the list of tools for a call whose headers are not what the server expects: the host may know the
+// relist reads the list of tools again after the server has refused the headers of a call: the host may know the
 // list from before.
 func (b *Bridge) relist(ctx context.Context, m wire.Message) error {
 	params := mcp.Object("_meta", m.Params.At("_meta"))

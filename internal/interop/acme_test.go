@@ -37,7 +37,7 @@ type authority struct {
 	client     *http.Client
 }
 
-// startAuthority starts a Pebble that looks for proofs at these addresses, and whose certificates have a life.
+// startAuthority starts a Pebble that looks for proofs at these addresses. Its certificates have a life.
 func startAuthority(t *testing.T, atHTTP, atTLS string, life time.Duration) *authority {
 	t.Helper()
 	free := func() string { return freeAddress(t) }
