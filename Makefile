@@ -133,8 +133,8 @@ GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.15.1
 release-check: ## build a release without publishing it, twice, and try all that it has (as root, on Linux)
 	GORELEASER='$(GORELEASER)' deploy/release/check.sh
 
-release: ## publish a release of the tag at hand: see CONTRIBUTING.md
-	$(GORELEASER) release --clean
+release: ## build the release of the tag at hand in dist; .github/workflows/release.yml publishes it
+	$(GORELEASER) release --clean --skip=publish
 
 licences: ## find modules in the program under licences that deploy/release/licences.json does not allow
 	deploy/release/notices.sh check

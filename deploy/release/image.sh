@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the image of a release from the programs in dist, for both architectures, and pushes it:
+# Makes the image of a release from the archives in dist, for both architectures, and pushes it:
 #
 #   deploy/release/image.sh ghcr.io/gatehouse-mcp/gatehouse 1.2.3 [BASE]
 #
-# The programs are those of the archives, byte for byte, and nothing depends on the time. deploy/Dockerfile makes the
-# same image from the source, and has the base by its digest. Prints the reference of the image, with its digest.
+# Nothing in it depends on the time. deploy/Dockerfile makes the same image from the source, and has the base by its
+# digest. Prints the reference of the image, with its digest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=$1 version=$2
@@ -18,8 +18,7 @@ manifests=()
 for architecture in amd64 arm64; do
 	root=$work/$architecture
 	mkdir "$root"
-	install -m 755 dist/gatehouse_linux_"$architecture"_*/gatehouse "$root/gatehouse"
-	install -m 644 LICENSE .cache/release/NOTICE "$root"
+	tar --extract --file "dist/gatehouse_${version}_linux_$architecture.tar.gz" --directory "$root" LICENSE NOTICE gatehouse
 	tar --create --file "$root.tar" --directory "$root" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner \
 		--mtime="$created" LICENSE NOTICE gatehouse
 	$crane append --platform "linux/$architecture" --base "$base" --new_layer "$root.tar" \
