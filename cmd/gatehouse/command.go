@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,15 +84,7 @@ var configFiles = []string{"gatehouse.yaml", "/etc/gatehouse/gatehouse.yaml"}
 // configFlag adds the flag --config. Before the command runs, the file is found where none is named.
 func configFlag(cmd *cobra.Command, file *string) {
 	namedConfig(cmd, file)
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if before != nil {
-			if err := before(cmd, args); err != nil {
-				return err
-			}
-		}
-		return findConfig(file)
-	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return findConfig(file) }
 }
 
 // namedConfig is configFlag for a command that finds the file itself.
@@ -149,34 +142,18 @@ func columns() int {
 }
 
 // fitHelp breaks the lines of the help of a command, and of those below it.
-func fitHelp(cmd *cobra.Command, width int) {
-	if !cmd.HasParent() { // those below have its template
-		usage := fmt.Sprintf(".FlagUsagesWrapped %d", width)
-		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", usage))
-	}
-	paragraphs := strings.Split(cmd.Long, "\n\n")
-	for i, text := range paragraphs {
-		if strings.Contains("\n"+text, "\n ") { // as it is written
-			continue
-		}
-		var line int
-		var b strings.Builder
-		for _, word := range strings.Fields(text) {
-			switch {
-			case line > 0 && line+1+len(word) > width:
-				b.WriteByte('\n')
-				line = 0
-			case line > 0:
-				b.WriteByte(' ')
-				line++
+func fitHelp(root *cobra.Command, width int) {
+	usage := fmt.Sprintf(".FlagUsagesWrapped %d", width)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", usage)) // those below have it, too
+	line := regexp.MustCompile(fmt.Sprintf("(.{1,%d})(?: |$)", width))
+	for all := []*cobra.Command{root}; len(all) > 0; all = append(all[1:], all[0].Commands()...) {
+		paragraphs := strings.Split(all[0].Long, "\n\n")
+		for i, text := range paragraphs {
+			if !strings.Contains("\n"+text, "\n ") { // else it stays as it is written
+				words := strings.Join(strings.Fields(text), " ")
+				paragraphs[i] = strings.TrimSuffix(line.ReplaceAllString(words, "$1\n"), "\n")
 			}
-			b.WriteString(word)
-			line += len(word)
 		}
-		paragraphs[i] = b.String()
-	}
-	cmd.Long = strings.Join(paragraphs, "\n\n")
-	for _, sub := range cmd.Commands() {
-		fitHelp(sub, width)
+		all[0].Long = strings.Join(paragraphs, "\n\n")
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,12 +36,6 @@ func newLock() *cobra.Command {
 			"is not approved. It needs this for servers that get each user's own credential.\n\n" +
 			"The exit code is 0 if everything is approved now, and 1 if something is not.",
 		Args: noArguments,
-		PreRunE: func(*cobra.Command, []string) error {
-			if ask && yes {
-				return errors.New("--review asks for each difference, and --yes for none: give one of them")
-			}
-			return nil
-		},
 		RunE: work(func(cmd *cobra.Command) error {
 			cfg, _, err := config.Load(file)
 			if err != nil {
@@ -68,6 +61,7 @@ func newLock() *cobra.Command {
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&ask, "review", false, "ask for each difference whether to approve it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve all differences")
+	cmd.MarkFlagsMutuallyExclusive("review", "yes")
 	cmd.Flags().BoolVar(&running, "running", false,
 		"compare with what a gateway that runs with this configuration has seen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")

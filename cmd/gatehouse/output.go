@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -14,38 +15,21 @@ import (
 // outputFlags adds -o, and --json for -o json.
 func outputFlags(cmd *cobra.Command, asJSON *bool, usage string) {
 	cmd.Flags().BoolVar(asJSON, "json", false, usage)
-	cmd.Flags().VarP(&output{cmd: cmd, asJSON: asJSON, format: "text"}, "output", "o",
-		"`FORMAT`: text; wide, in which nothing is cut; json, or yaml")
+	cmd.Flags().FuncP("output", "o", "`FORMAT`: text, the default; wide, in which nothing is cut; json, or yaml",
+		func(format string) error {
+			*asJSON = format == "json" || format == "yaml"
+			switch format {
+			case "text", "json":
+			case "wide":
+				cmd.SetOut(wideOutput{cmd.OutOrStdout()})
+			case "yaml":
+				cmd.SetOut(&yamlOutput{w: cmd.OutOrStdout()})
+			default:
+				return errors.New("want text, wide, json or yaml")
+			}
+			return nil
+		})
 }
-
-// output is the value of -o.
-type output struct {
-	cmd    *cobra.Command
-	asJSON *bool
-	format string
-}
-
-// String returns the name of the format.
-func (o *output) String() string { return o.format }
-
-// Set takes the name of a format.
-func (o *output) Set(format string) error {
-	*o.asJSON = format == "json" || format == "yaml"
-	switch format {
-	case "text", "json":
-	case "wide":
-		o.cmd.SetOut(wideOutput{o.cmd.OutOrStdout()})
-	case "yaml":
-		o.cmd.SetOut(&yamlOutput{w: o.cmd.OutOrStdout()})
-	default:
-		return errors.New("want text, wide, json or yaml")
-	}
-	o.format = format
-	return nil
-}
-
-// Type names the value in the usage.
-func (o *output) Type() string { return "format" }
 
 // wideOutput is an output in which tables cut nothing.
 type wideOutput struct{ io.Writer }
@@ -59,22 +43,19 @@ type yamlOutput struct {
 // Write takes a part of the text of JSON values.
 func (y *yamlOutput) Write(p []byte) (int, error) {
 	y.left = append(y.left, p...)
-	if !bytes.HasSuffix(p, []byte("\n")) && !bytes.HasSuffix(p, []byte("}")) && !bytes.HasSuffix(p, []byte("]")) {
-		return len(p), nil
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(y.left)); ; {
+	for {
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil { // io.EOF, or a value goes on
+		decoder := json.NewDecoder(bytes.NewReader(y.left))
+		if decoder.Decode(&value) != nil { // it goes on
 			return len(p), nil
 		}
+		y.left = y.left[decoder.InputOffset():]
 		text, err := strictyaml.FromJSON(value)
+		if err == nil {
+			_, err = fmt.Fprintf(y.w, "---\n%s", text)
+		}
 		if err != nil {
 			return 0, err
 		}
-		if _, err := y.w.Write(append([]byte("---\n"), text...)); err != nil {
-			return 0, err
-		}
-		y.left = y.left[decoder.InputOffset():]
-		decoder = json.NewDecoder(bytes.NewReader(y.left))
 	}
 }
