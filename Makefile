@@ -14,6 +14,8 @@ VALKEY ?= Redis|Replica
 RACE = GOEXPERIMENT=goroutineleakprofile go test -race
 # What make test leaves to make test-all: see Long in internal/mcptest.
 SHORT = -short
+# Installs the programs of other people that tests run.
+APT = internal/redistest/apt.sh
 # Flags of make soak: -for, -seed, -clients, -fault.
 SOAK ?=
 # The systems, beside the one at hand, for which make check compiles everything.
@@ -54,7 +56,7 @@ test-all: test ## run all tests with the race detector, those that count what is
 	go test -vet=off -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)
-	@internal/redistest/install.sh
+	@$(APT) redis-server,valkey-server:redis-server
 
 valkey: redis ## run the tests that need a Redis over Valkey, which it gets where it is missing (Debian 12 or newer)
 	@program=$$(internal/redistest/valkey.sh) && export GATEHOUSE_TEST_REDIS="$$program" && \
@@ -97,10 +99,11 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 interop: ## run other people's clients, servers and proxies with the gateway (npm, PyPI, and apt as root)
-	@internal/interop/install.sh
+	@$(APT) nginx:nginx-light haproxy:haproxy caddy:caddy pebble:pebble tinyproxy:tinyproxy squid:squid openssl:openssl
 	go test -tags interop -count=1 -timeout 25m ./internal/interop
 
 browser: ## open every page of the console and for users in Chromium (apt, as root, and npm)
+	@$(APT) chromium:chromium chromium:fonts-dejavu-core
 	@internal/browser/install.sh
 	go test -tags browser -count=1 -timeout 15m ./internal/browser
 
@@ -131,6 +134,7 @@ soak: redis ## clients of all kinds through three replicas, for 10 minutes, whil
 GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.15.1
 
 release-check: ## build a release without publishing it, twice, and try all that it has (as root, on Linux)
+	@$(APT) systemd-analyze:systemd ip:iproute2 rpm:rpm zsh:zsh fish:fish curl:curl
 	GORELEASER='$(GORELEASER)' deploy/release/check.sh
 
 release: ## build the release of the tag at hand in dist; .github/workflows/release.yml publishes it

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the release of the commit at hand twice, in two clones, and tries what it has: make release-check.
-# Needs root and Linux, for the packages are installed over a throw-away layer, and apt installs what is missing.
+# Needs root and Linux, for the packages are installed over a throw-away layer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source=$PWD
@@ -26,11 +26,6 @@ if ! unshare --mount --pid --fork --net mount -t tmpfs layer "$work/layer" 2>/de
 fi
 
 step "two builds from two directories are equal"
-missing=()
-for program in systemd-analyze:systemd ip:iproute2 rpm:rpm zsh:zsh fish:fish curl:curl; do
-	command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
-done
-[ "${#missing[@]}" -eq 0 ] || { apt-get update -q && apt-get install -qy --no-install-recommends "${missing[@]}"; } >/dev/null
 for clone in one another/place; do
 	git clone -q "file://$source" "$work/$clone"
 	git -C "$work/$clone" -c advice.detachedHead=false checkout -q "$(git rev-parse HEAD)"
