@@ -142,17 +142,7 @@ func (a *Accounts) goOn(v *visit, name, ticket string) {
 		a.away(v.w, err)
 		return
 	}
-	if state.Unknown != "" {
-		if err := a.unknown(v.r.Context(), name, state.AuthServer, state.Unknown); err != nil {
-			a.away(v.w, err)
-			return
-		}
-	}
-	more := state.Wanted
-	if len(more) > 0 { // what the user had must not be lost
-		more = append(scopesIn(state.Scope), more...)
-	}
-	way, err := a.begin(v.r.Context(), s, vault.OwnerOf(v.who), v.id, ticket, more...)
+	way, err := a.begin(v.r.Context(), s, vault.OwnerOf(v.who), v.id, ticket, state)
 	if err != nil {
 		a.trouble(v, name, err)
 		return

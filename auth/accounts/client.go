@@ -64,8 +64,8 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 		return client{ID: f.PublicURL + DocumentPath(s.Name), Auth: vault.AuthNone}, nil
 	case p.registerURL == "":
 		return client{},
-			problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register the gateway there, and set auth.client_id"),
-				"The operator of the gateway has to register it at the authorization server of this server")
+			problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register Gatehouse there, and configure its client id"),
+				"Gatehouse has to be registered at the authorization server of this server first")
 	}
 	at := f.registration(s.Name, p.issuer)
 	var known client
@@ -77,7 +77,7 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 		}
 	}
 	if err != nil && !errors.Is(err, expiring.ErrNone) {
-		return client{}, problem(err, "The gateway's store does not answer")
+		return client{}, problem(err, "The store of accounts does not answer")
 	}
 	return f.register(ctx, by, s, p, at)
 }
@@ -131,7 +131,7 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 		auth = vault.AuthNone
 		doc, err = registerAs(ctx, by, p.registerURL, f.metadata(s.Name, auth))
 	}
-	const failed = "The authorization server of this server does not register the gateway"
+	const failed = "The authorization server of this server does not register Gatehouse"
 	if err != nil {
 		return client{}, problem(err, failed)
 	}
@@ -162,7 +162,7 @@ func (f *Flow) register(ctx context.Context, by web, s Server, p *place, at stri
 		}
 	}
 	if err != nil {
-		return client{}, problem(err, "The gateway's store does not answer")
+		return client{}, problem(err, "The store of accounts does not answer")
 	}
 	return is, nil
 }

@@ -91,12 +91,16 @@ func (f *Flow) web(s Server) (*safehttp.Client, error) {
 	return safehttp.New(safehttp.Options{Trust: trust, Timeout: requestTime, MaxBytes: maxAnswer, Route: s.Route})
 }
 
-// begin prepares a sign-in of a user in a browser, with more scopes than the usual ones. Errors are a
-// *Problem.
+// begin prepares a sign-in of a user in a browser. Before is the state of the account. Errors are a *Problem.
 func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ticket string,
-	more ...string) (way, error) {
+	before vault.State) (way, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTime)
 	defer cancel()
+	if before.Unknown != "" {
+		if err := f.unknown(ctx, s.Name, before.AuthServer, before.Unknown); err != nil {
+			return way{}, problem(err, "The store of accounts does not answer")
+		}
+	}
 	by, err := f.web(s)
 	if err != nil {
 		return way{}, problem(err, "The address of the server is not one for sign-ins")
@@ -105,6 +109,10 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 	p, err := s.discover(ctx, by)
 	if err != nil {
 		return way{}, err
+	}
+	more := before.Wanted
+	if len(more) > 0 { // what the user had must not be lost
+		more = append(scopesIn(before.Scope), more...)
 	}
 	for _, scope := range more {
 		if isScope(scope) && !slices.Contains(p.scopes, scope) {
@@ -132,7 +140,7 @@ func (f *Flow) begin(ctx context.Context, s Server, who vault.Owner, browser, ti
 		err = f.Store.Put(ctx, f.sent(who, s.Name, p.issuer), []byte(is.ID), sentFor)
 	}
 	if err != nil {
-		return way{}, problem(err, "The gateway's store does not answer")
+		return way{}, problem(err, "The store of accounts does not answer")
 	}
 	state := f.Key.Seal([]byte(id), f.bound(s.Name, who, browser)...)
 	at := f.oauth(b, p.authURL).AuthCodeURL(state, append(b.target(), oauth2.S256ChallengeOption(b.Verifier))...)
@@ -168,7 +176,7 @@ func (f *Flow) end(ctx context.Context, server string, answer url.Values, who va
 	case errors.Is(err, expiring.ErrNone):
 		return e, problem(nil, "This sign-in is over, or it began too long ago. Begin again")
 	case err != nil:
-		return e, problem(err, "The gateway's store does not answer")
+		return e, problem(err, "The store of accounts does not answer")
 	case json.Unmarshal(value, &b) != nil:
 		return e, problem(nil, "This sign-in is over, or it began too long ago. Begin again")
 	}
@@ -217,7 +225,7 @@ func (f *Flow) exchange(ctx context.Context, s Server, b begun, code string) (va
 		append(b.target(), oauth2.VerifierOption(b.Verifier))...)
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		if b.Client.Registered && isUnknown(refused.ErrorCode) {
-			err = errors.Join(errors.New("it does not know the gateway any more, which registers anew"),
+			err = errors.Join(errors.New("it does not know Gatehouse any more, which registers again"),
 				f.unknown(ctx, b.Server, b.Issuer, b.Client.ID))
 		} else { // its answer may have anything in it
 			err = fmt.Errorf("HTTP %d %s", refused.Response.StatusCode, codeOf(refused.ErrorCode))

@@ -72,7 +72,7 @@ func (w *world) visit(t *testing.T, at string) url.Values {
 
 func (w *world) beginAs(t *testing.T, who vault.Owner, browser string) way {
 	t.Helper()
-	way, err := w.begin(t.Context(), w.server, who, browser, "")
+	way, err := w.begin(t.Context(), w.server, who, browser, "", vault.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestRootIssuer(t *testing.T) {
 		if tt.configured != "" {
 			w.server.Issuer = w.Issuer + tt.configured
 		}
-		way, err := w.begin(t.Context(), w.server, alice, "browser", "")
+		way, err := w.begin(t.Context(), w.server, alice, "browser", "", vault.State{})
 		if err == nil {
 			_, err = w.endAs(w.visit(t, way.URL), alice, "browser")
 		}
@@ -299,7 +299,7 @@ func TestMixUpByMetadata(t *testing.T) {
 		victim.SetAnswer("iss", "")
 		evil.SetMetadata("authorization_endpoint", victimHost.Replace(victim.Issuer)+"/authorize")
 		tt.prepare(evil, victim)
-		way, err := evil.begin(t.Context(), evil.server, alice, "browser", "")
+		way, err := evil.begin(t.Context(), evil.server, alice, "browser", "", vault.State{})
 		if err == nil {
 			_, err = evil.endAs(evil.visit(t, way.URL), alice, "browser")
 		}
@@ -413,11 +413,11 @@ func TestDiscovery(t *testing.T) {
 		"a page with user info": {prepare: func(w *world) { w.SetMetadata("authorization_endpoint", "https://a@evil.example.com/") }, why: "no page"},
 		"no token endpoint":     {prepare: func(w *world) { w.SetMetadata("token_endpoint", nil) }, why: "no token endpoint"},
 		"nowhere to register": {prepare: func(w *world) { w.SetMetadata("registration_endpoint", nil) },
-			why: "has to register it"},
+			why: "has to be registered"},
 	} {
 		w := newWorld(t)
 		tt.prepare(w)
-		way, err := w.begin(t.Context(), w.server, alice, "browser", "")
+		way, err := w.begin(t.Context(), w.server, alice, "browser", "", vault.State{})
 		why, _ := errors.AsType[*Problem](err)
 		switch {
 		case tt.why == "" && err != nil:
@@ -431,7 +431,7 @@ func TestDiscovery(t *testing.T) {
 	t.Run("the challenge says where", func(t *testing.T) {
 		w := newWorld(t)
 		w.SetChallenge(`Bearer resource_metadata="` + strings.TrimSuffix(w.server.URL, "/mcp") + `/nothing"`)
-		if _, err := w.begin(t.Context(), w.server, alice, "browser", ""); err == nil ||
+		if _, err := w.begin(t.Context(), w.server, alice, "browser", "", vault.State{}); err == nil ||
 			slices.Contains(w.Paths(), prm+"/mcp") {
 			t.Errorf("%v; asked for %q", err, w.Paths())
 		}
@@ -468,7 +468,7 @@ func TestOrders(t *testing.T) {
 			_, _ = w.Write([]byte(strings.ReplaceAll(text, "BASE", "http://"+r.Host)))
 		}))
 		w := newWorld(t)
-		_, err := w.begin(t.Context(), Server{Name: "crm", URL: server.URL + tt.server}, alice, "browser", "")
+		_, err := w.begin(t.Context(), Server{Name: "crm", URL: server.URL + tt.server}, alice, "browser", "", vault.State{})
 		server.Close()
 		if err == nil || !slices.Equal(asked, tt.want) {
 			t.Errorf("%v; asked for %q, want %q", err, asked, tt.want)
@@ -491,7 +491,7 @@ func TestSSRFByMetadata(t *testing.T) {
 	} {
 		w := newWorld(t)
 		prepare(w)
-		way, err := w.begin(t.Context(), w.server, alice, "browser", "")
+		way, err := w.begin(t.Context(), w.server, alice, "browser", "", vault.State{})
 		if err == nil {
 			_, err = w.endAs(w.visit(t, way.URL), alice, "browser")
 		}

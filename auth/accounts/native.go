@@ -1,36 +1,28 @@
 package accounts
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
-	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
 )
 
-const (
-	// nativeCallback is the path to which the browser of the one user comes back.
-	nativeCallback = "/callback"
-	// portRoom begins the names of the ports to which it came back for servers.
-	portRoom = "port "
-)
+// nativeCallback is the path to which the browser of the one user comes back.
+const nativeCallback = "/callback"
 
 // SignIn signs the user of this machine in at a server: it calls open with the page for the browser, waits for the
-// browser at a port of 127.0.0.1 (RFC 8252 §7.3), and keeps in the vault what the server gives. A port of 0 is that of
-// the last time, for authorization servers that allow no other, or a free one. The Flow needs no PublicURL. Errors
-// are a *Problem, those of the vault, or that of ctx.
+// browser at a port of 127.0.0.1 (RFC 8252 §7.3), 0 for one of its choice, and keeps in the vault what the server
+// gives. The Flow needs no PublicURL. Errors are a *Problem, those of the vault, or that of ctx.
 func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func(url string)) error {
 	var who vault.Owner // the one user of this machine
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, problem(nil, "The browser did not come back within %s", longest))
 	defer cancel()
-	listener, err := f.listen(ctx, s, port)
+	listener, err := listen(s, port)
 	if err != nil {
 		return problem(err, "The browser could not come back to this machine")
 	}
@@ -40,17 +32,7 @@ func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func
 	if err != nil {
 		return err
 	}
-	state := states[0]
-	if state.Unknown != "" {
-		if err := f.unknown(ctx, s.Name, state.AuthServer, state.Unknown); err != nil {
-			return err
-		}
-	}
-	var more []string
-	if len(state.Wanted) > 0 { // what the user had must not be lost
-		more = append(scopesIn(state.Scope), state.Wanted...)
-	}
-	way, err := f.begin(ctx, s, who, "", "", more...)
+	way, err := f.begin(ctx, s, who, "", "", states[0])
 	if err != nil {
 		return err
 	}
@@ -103,29 +85,18 @@ func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func
 	return v.Keep(ctx, who, s.Name, got.grant)
 }
 
-// listen listens where browsers come back.
-func (f Flow) listen(ctx context.Context, s Server, port int) (net.Listener, error) {
-	const host = "127.0.0.1:"
+// listen listens where the browser comes back. A port of its choice is the same for a server each time, if it is free:
+// registrations name it.
+func listen(s Server, port int) (net.Listener, error) {
+	const host, first, ports = "127.0.0.1:", 20000, 10000
 	if port != 0 {
 		return net.Listen("tcp", host+strconv.Itoa(port))
 	}
-	last, err := f.Store.Get(ctx, portRoom+s.Name)
-	if err != nil && !errors.Is(err, expiring.ErrNone) {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", host+cmp.Or(string(last), "0"))
+	hash := fnv.New32()
+	_, _ = hash.Write([]byte(s.URL))
+	listener, err := net.Listen("tcp", host+strconv.Itoa(first+int(hash.Sum32()%ports)))
 	if err != nil {
 		listener, err = net.Listen("tcp", host+"0")
-	}
-	if err != nil {
-		return nil, err
-	}
-	u, err := url.Parse("http://" + listener.Addr().String())
-	if err == nil {
-		err = f.Store.Put(ctx, portRoom+s.Name, []byte(u.Port()), registeredFor)
-	}
-	if err != nil {
-		listener.Close()
 	}
 	return listener, err
 }

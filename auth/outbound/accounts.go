@@ -65,7 +65,7 @@ func fromVault(err error) error {
 	if known, ok := errors.AsType[*vault.Error](err); ok {
 		return &Error{Why: known.Why, cause: known.Unwrap()}
 	}
-	return &Error{Why: "the gateway cannot use your account there now; try again later", cause: err}
+	return &Error{Why: "your account there cannot be used now; try again later", cause: err}
 }
 
 // scopePart is the scope of a challenge (RFC 6750 §3), quoted or not.

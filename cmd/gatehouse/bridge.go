@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,62 +19,36 @@ import (
 // bridgeFlags adds the flags of a bridge, which runBridge reads.
 func bridgeFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.String("key-env", "", "`VARIABLE` with an API key or a token, in place of a sign-in in the browser")
-	f.StringArray("header-env", nil,
+	f.StringToString("header-env", nil,
 		"`NAME=VARIABLE`: an HTTP header and the variable with its value; may be given several times")
 	f.String("ca-file", "", "`FILE` with authorities, in PEM, that may sign the server's certificate")
 	f.String("authorization-server", "", "`URL` of the server at which you sign in, where several are named")
 	f.String("client-id", "", "`ID` with which this client is registered at --authorization-server")
-	f.String("client-secret-file", "", "`FILE` with the secret of --client-id")
 	f.Int("redirect-port", 0, "`PORT` of 127.0.0.1 to which the browser comes back (default a free one)")
 }
 
 // runBridge carries MCP between standard input and output and the server at a URL.
 func runBridge(cmd *cobra.Command, url string) error {
 	text := func(name string) string { return cmd.Flag(name).Value.String() }
-	cfg := bridge.Config{URL: url, Headers: make(map[string]mcp.Secret), CAFile: text("ca-file"),
-		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"),
+	directory, noHome := stateHome()
+	headers, noHeaders := cmd.Flags().GetStringToString("header-env")
+	port, noPort := cmd.Flags().GetInt("redirect-port")
+	if err := errors.Join(noHome, noHeaders, noPort); err != nil {
+		return err
+	}
+	cfg := bridge.Config{URL: url, Headers: make(map[string]mcp.Secret), CAFile: text("ca-file"), Directory: directory,
+		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"), Port: port,
 		Open: func(page string) { openPage(cmd, page) },
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	port, err := cmd.Flags().GetInt("redirect-port")
-	if err != nil {
-		return err
-	}
-	cfg.Port = port
-	headers, err := cmd.Flags().GetStringArray("header-env")
-	if err != nil {
-		return err
-	}
-	scheme := ""
-	if key := text("key-env"); key != "" {
-		headers, scheme = append(headers, "Authorization="+key), "Bearer "
-	}
-	for _, header := range headers {
-		name, variable, _ := strings.Cut(header, "=")
-		value := os.Getenv(variable)
-		if name == "" || value == "" {
-			return fmt.Errorf("--header-env or --key-env: the environment has no variable %q, or it is empty", variable)
-		}
-		if name = http.CanonicalHeaderKey(name); name == "Authorization" {
-			value = scheme + value
-		}
-		cfg.Headers[name] = mcp.Secret(value)
-	}
-	if file := text("client-secret-file"); file != "" {
-		secret, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("--client-secret-file: %w", err)
-		}
-		cfg.ClientSecret = mcp.Secret(strings.TrimSpace(string(secret)))
-	}
-	switch {
-	case cfg.ClientID != "" && cfg.AuthorizationServer == "":
+	if cfg.ClientID != "" && cfg.AuthorizationServer == "" {
 		return errors.New("--client-id needs --authorization-server: the client is registered there and nowhere else")
-	case cfg.ClientID == "" && cfg.ClientSecret != "":
-		return errors.New("--client-secret-file needs --client-id")
 	}
-	if cfg.Directory, err = stateHome(); err != nil {
-		return err
+	for name, variable := range headers {
+		value := os.Getenv(variable)
+		if value == "" {
+			return fmt.Errorf("--header-env: the environment has no variable %q, or it is empty", variable)
+		}
+		cfg.Headers[http.CanonicalHeaderKey(name)] = mcp.Secret(value)
 	}
 	b, err := bridge.New(cfg)
 	if err != nil {

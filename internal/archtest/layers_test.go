@@ -208,7 +208,8 @@ var layers = []layer{
 	// may lead
 	{level: 5, dir: "internal/bridge", ours: []string{"auth/accounts", "auth/outbound", "auth/vault", "internal/egress",
 		"internal/expiring", "internal/loopback", "internal/mcp", "internal/mcp/wire", "internal/seal", "upstream/admit",
-		"upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+		"upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"},
+		third: []string{"golang.org/x/sync/singleflight"}},
 	{level: 5, dir: "gateway/observe", ours: []string{"0-4"}, third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	// for their sections
 	{level: 5, dir: "gateway/config", ours: []string{"0-4", "gateway/admin", "gateway/console", "gateway/front",

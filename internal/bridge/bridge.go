@@ -1,8 +1,8 @@
 // Package bridge carries MCP between a host on standard input and output and a server on HTTP. It relays the messages
 // of every revision, and translates none.
 //
-// It owns the host's pipe and what waits for answers (bridge.go), requests with their streams (request.go), the
-// session of a stateful host and its renewal (session.go), what stateless requests say in headers (header.go), and
+// It owns the host's pipe and what waits for answers (bridge.go), requests with their streams and errors (request.go),
+// the session of a stateful host and its renewal (session.go), what stateless requests say in headers (header.go), and
 // when the user has to sign in (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens
 // to auth/vault. Run waits for what it starts, but for the reader of the input, which only the host ends.
 package bridge
@@ -53,9 +53,8 @@ type Config struct {
 	Directory string
 	// AuthorizationServer is the one to sign in at. Default: the first one that the server names.
 	AuthorizationServer string
-	// ClientID and ClientSecret are this client's at AuthorizationServer. Default: it registers itself.
-	ClientID     string
-	ClientSecret mcp.Secret
+	// ClientID is that of this client at AuthorizationServer. Default: it registers itself.
+	ClientID string
 	// Port is that of 127.0.0.1 to which browsers come back. Default: a free one.
 	Port int
 	// Open shows a page to the user, in a browser.
@@ -71,22 +70,21 @@ type Bridge struct {
 	http  *streamable.Transport
 	plain *streamable.Conn // without a session
 	login *login           // nil without sign-ins
-	tools tools
 
-	base     context.Context         // of Run
-	fail     context.CancelCauseFunc // ends it
-	opened   chan struct{}           // closed when the last initialize is answered; that of the reader alone
-	renewing chan struct{}           // holds one value while a session is renewed
+	lasting context.Context         // of streams that have no end; ends when the host closes the input
+	fail    context.CancelCauseFunc // ends Run
+	opened  chan struct{}           // closed when the last initialize is answered; that of the reader alone
+	renewal sync.Mutex              // held while a session is renewed
 
 	outMu sync.Mutex // guards out, and is held while a line is written
 	out   io.Writer
 
-	mu      sync.Mutex       // guards the fields below; never held over I/O
-	calls   map[string]*call // that wait for answers, by their ids
-	session *session         // nil before initialize
+	mu      sync.Mutex                    // guards the fields below; never held over I/O
+	calls   map[string]call               // that wait for answers, by their ids
+	session *session                      // nil before initialize
+	params  map[string][]wire.ParamHeader // of tools, by their names: see learn
 	closed  bool
 	wg      sync.WaitGroup // one for each goroutine; Run waits
-	asked   sync.WaitGroup // one for each request but subscriptions
 }
 
 // call is a request of the host.
@@ -98,15 +96,12 @@ type call struct {
 // New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
 func New(cfg Config) (*Bridge, error) {
 	u, err := url.Parse(cfg.URL)
-	switch {
-	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "",
-		u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("want the URL of a server, such as https://mcp.example.com/mcp") // it may hold credentials
-	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
-		return nil, fmt.Errorf("http is for servers on this machine: write https://%s%s", u.Host, u.EscapedPath())
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" ||
+		u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) { // it may hold credentials
+		return nil, errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
 	}
 	route := egress.Config{TLS: egress.TLS{CAFile: cfg.CAFile}, URL: cfg.URL}
-	b := &Bridge{log: cfg.Log, host: u.Host, renewing: make(chan struct{}, 1), calls: make(map[string]*call)}
+	b := &Bridge{log: cfg.Log, host: u.Host, calls: make(map[string]call), params: make(map[string][]wire.ParamHeader)}
 	over := streamable.Config{URL: cfg.URL, Headers: cfg.Headers}
 	if _, fixed := cfg.Headers["Authorization"]; !fixed {
 		if b.login, err = newLogin(cfg, u.Host, route); err != nil {
@@ -124,15 +119,18 @@ func New(cfg Config) (*Bridge, error) {
 
 // Run relays until the host closes the input, or ctx ends. Requests that run then have five seconds, and the
 // session is ended at the server. The error says why it has ended otherwise.
-func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	b.base, b.fail, b.out = ctx, cancel, out
+	defer cancel(nil)
+	lasting, release := context.WithCancel(ctx)
+	defer release()
+	b.lasting, b.fail, b.out = lasting, cancel, out
 	read := make(chan error, 1)
 	go func() { read <- b.read(ctx, in) }()
-	var err error
 	select {
 	case err = <-read:
-		b.settle(ctx)
+		release()
+		defer time.AfterFunc(lastWait, func() { cancel(nil) }).Stop()
 	case <-ctx.Done():
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			err = cause
@@ -140,39 +138,18 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	b.mu.Lock()
 	b.closed = true
-	s := b.session
 	b.mu.Unlock()
-	cancel(nil)
 	b.wg.Wait()
 	if b.login != nil {
-		b.login.closing.Store(true)
+		defer b.login.close()
+		b.login.settle()
 	}
-	if s != nil {
-		bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
-		defer stop()
-		_ = s.conn.Close(bye) // it ends by itself, too
-	}
-	if b.login != nil {
-		b.login.close()
-	}
+	bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
+	defer stop()
+	conn, _ := b.conn(wire.Message{})
+	_ = conn.Close(bye) // a session ends by itself, too
 	b.dial.CloseIdleConnections()
 	return err
-}
-
-// settle waits for the answers that the host may still want.
-func (b *Bridge) settle(ctx context.Context) {
-	done := make(chan struct{})
-	b.wg.Go(func() {
-		b.asked.Wait()
-		close(done)
-	})
-	timer := time.NewTimer(lastWait)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // read takes what the host sends, until the input ends.
@@ -197,7 +174,7 @@ func (b *Bridge) read(ctx context.Context, in io.Reader) error {
 func (b *Bridge) take(ctx context.Context, line []byte) {
 	if !wire.IsBatch(line) {
 		m, err := wire.Scan(line)
-		b.route(ctx, m, line, err)
+		b.route(ctx, m, err)
 		return
 	}
 	messages, errs, err := wire.ScanBatch(line)
@@ -205,109 +182,110 @@ func (b *Bridge) take(ctx context.Context, line []byte) {
 		b.refuse(nil, err)
 	}
 	for i, m := range messages {
-		b.route(ctx, m, bytes.Join(m.Parts(), nil), errs[i])
+		b.route(ctx, m, errs[i])
 	}
 }
 
 // route passes a message of the host on. All but requests keep their order: the server has taken one before the
 // next is read.
-func (b *Bridge) route(ctx context.Context, m wire.Message, text []byte, err error) {
+func (b *Bridge) route(ctx context.Context, m wire.Message, err error) {
 	switch {
 	case err != nil:
 		b.refuse(m.ID, err)
+		return
 	case m.Method == mcp.NoteCancelled:
-		b.cancel(ctx, m, text)
-	default:
-		if b.opened != nil && !stateless(m) {
-			select { // what follows initialize needs its session
-			case <-b.opened:
-			case <-ctx.Done():
-			}
+		b.cancel(ctx, m)
+		return
+	case b.opened != nil && !stateless(m):
+		select { // what follows initialize needs its session
+		case <-b.opened:
+		case <-ctx.Done():
 		}
-		if m.Kind == wire.Request {
-			b.begin(ctx, m, text)
-		} else {
-			b.post(ctx, m, text)
-		}
+	}
+	if m.Kind == wire.Request {
+		b.begin(ctx, m)
+	} else {
+		b.post(ctx, m)
 	}
 }
 
 // begin begins a request.
-func (b *Bridge) begin(ctx context.Context, m wire.Message, text []byte) {
-	id := string(m.ID)
-	ctx, cancel := context.WithCancel(ctx)
-	b.mu.Lock()
-	_, twice := b.calls[id]
-	if full := len(b.calls) == maxCalls; twice || full || b.closed {
-		b.mu.Unlock()
-		cancel()
-		if twice || full {
-			b.refuse(m.ID, mcp.Errorf(failure.TooManyRequests,
-				"A request with this id waits already, or %d requests do: wait for answers", maxCalls))
-		}
-		return
+func (b *Bridge) begin(ctx context.Context, m wire.Message) {
+	if m.Method == mcp.MethodListen {
+		ctx = b.lasting
 	}
-	defer b.mu.Unlock()
-	b.calls[id] = &call{stateless(m), cancel}
-	answered := make(chan struct{})
-	if m.Method == mcp.MethodInitialize {
+	ctx, cancel := context.WithCancel(ctx)
+	c, answered := call{stateless(m), cancel}, make(chan struct{})
+	b.mu.Lock()
+	_, twice := b.calls[string(m.ID)]
+	free := !twice && len(b.calls) < maxCalls && !b.closed
+	if free {
+		b.calls[string(m.ID)] = c
+		b.wg.Go(func() {
+			defer close(answered)
+			defer cancel()
+			b.answer(ctx, m)
+		})
+	}
+	b.mu.Unlock()
+	if !free {
+		cancel()
+		b.refuse(m.ID, mcp.Errorf(failure.TooManyRequests,
+			"A request with this id waits already, or %d requests do: wait for answers", maxCalls))
+	} else if m.Method == mcp.MethodInitialize {
 		b.opened = answered
 	}
-	once := m.Method != mcp.MethodListen
-	if once {
-		b.asked.Add(1)
+}
+
+// answer makes a request at the server, and gives the host the answer.
+func (b *Bridge) answer(ctx context.Context, m wire.Message) {
+	var answer wire.Message
+	var err error
+	if m.Method == mcp.MethodInitialize {
+		answer, err = b.open(ctx, m)
+	} else {
+		answer, err = b.send(ctx, nil, m)
 	}
-	b.wg.Go(func() {
-		defer close(answered)
-		defer cancel()
-		if once {
-			defer b.asked.Done()
+	b.mu.Lock()
+	delete(b.calls, string(m.ID))
+	b.mu.Unlock()
+	switch {
+	case ctx.Err() != nil: // the host does not want it any more
+	case err != nil:
+		b.refuse(m.ID, b.explain(m, err))
+	default:
+		if m.Method == mcp.MethodToolsList {
+			b.learn(answer.Result)
 		}
-		answer, err := b.ask(ctx, m, text)
-		b.mu.Lock()
-		delete(b.calls, id)
-		b.mu.Unlock()
-		switch {
-		case ctx.Err() != nil: // the host does not want it any more
-		case err != nil:
-			b.refuse(m.ID, b.explain(m, err))
-		default:
-			b.write(answer)
-		}
-	})
+		b.write(answer)
+	}
 }
 
 // cancel ends a request that the host does not want any more. To a stateless server the end of the stream says it
 // (2026-07-28 basic/patterns/cancellation), to another one the notification.
-func (b *Bridge) cancel(ctx context.Context, m wire.Message, text []byte) {
+func (b *Bridge) cancel(ctx context.Context, m wire.Message) {
 	b.mu.Lock()
-	c, session := b.calls[string(m.Params.At("requestId"))], b.session
+	c, waits := b.calls[string(m.Params.At("requestId"))]
+	inSession := b.session != nil
 	b.mu.Unlock()
-	if session != nil && (c == nil || !c.stateless) {
-		b.post(ctx, m, text)
+	if inSession && !c.stateless {
+		b.post(ctx, m)
 	}
-	if c != nil {
+	if waits {
 		c.cancel()
 	}
 }
 
 // post sends a notification, or an answer to a request of the server.
-func (b *Bridge) post(ctx context.Context, m wire.Message, text []byte) {
+func (b *Bridge) post(ctx context.Context, m wire.Message) {
 	ctx, stop := context.WithTimeout(ctx, postTime)
 	defer stop()
 	conn, s := b.conn(m)
-	err := conn.Post(ctx, text)
-	if errors.Is(err, transport.ErrSessionGone) && m.Kind == wire.Notification {
-		if err = b.renew(ctx, s); err == nil {
-			conn, _ = b.conn(m)
-			err = conn.Post(ctx, text)
-		}
-	}
-	if err != nil {
+	if err := conn.Post(ctx, text(m)); err != nil {
 		b.log.Warn("a message of the host did not reach the server", failure.UpstreamDown.Attr(), "method", m.Method,
 			"error", err)
 	} else if m.Method == mcp.NoteInitialized && s != nil {
-		b.listen(s)
+		b.hear(s)
 	}
 }
 
@@ -320,8 +298,11 @@ func (b *Bridge) refuse(id mcp.Raw, err error) {
 	b.writeLine(wire.AppendError(nil, id, e))
 }
 
+// text is a message as it is sent.
+func text(m wire.Message) []byte { return bytes.Join(m.Parts(), nil) }
+
 // write sends a message to the host.
-func (b *Bridge) write(m wire.Message) { b.writeLine(bytes.Join(m.Parts(), nil)) }
+func (b *Bridge) write(m wire.Message) { b.writeLine(text(m)) }
 
 func (b *Bridge) writeLine(text []byte) {
 	for i, c := range text {

@@ -1,32 +1,30 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/accounts"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
 	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/expiring"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 const (
-	// afterFailure is how long a sign-in that failed is not begun again: no page opens for each request.
-	afterFailure = 30 * time.Second
-	// afterSuccess is how long the same sign-in counts as the same wish, and maxWishes how often it is fulfilled then:
-	// a server that goes on refusing opens no page for each request (2025-11-25 basic/authorization).
-	afterSuccess = 5 * time.Minute
-	maxWishes    = 2
+	// betweenPages is how long no page opens again for the same rights: not for each request after a sign-in that
+	// failed, or of a server that goes on refusing (2025-11-25 basic/authorization).
+	betweenPages = time.Minute
 	// lastRefresh is how long a refresh may still take at the end: its token may be used up already.
 	lastRefresh = 5 * time.Second
 	// maxFlows bounds what is kept of sign-ins that have begun, and of registrations.
@@ -39,34 +37,20 @@ type login struct {
 	vault  *vault.Vault
 	flow   accounts.Flow
 	server accounts.Server
+	host   string // of the server, for people
 	port   int
 	open   func(url string)
 	lock   string // the file that is open while the user signs in
 	key    *seal.Key
 
-	closing atomic.Bool // the last request is made: no token is worth a refresh
+	base   context.Context // of sign-ins; ends with settle
+	stop   context.CancelFunc
+	flight singleflight.Group // of sign-ins, and what guards the last one:
 
-	base context.Context // of sign-ins; ends with close
-	stop context.CancelFunc
-	wg   sync.WaitGroup // one for a sign-in; close waits
-
-	mu     sync.Mutex // guards the fields below
-	flight *flight    // the sign-in that is under way; nil for none
-	failed time.Time  // when the last one failed, and why
-	why    error
-	wish   string    // the scopes of the last sign-in
-	since  time.Time // the first of those with this wish
-	times  int       // how often it was fulfilled
+	wanted string    // the rights that it was for, beyond those before
+	opened time.Time // its page
+	why    error     // what requests get in place of another page
 }
-
-// flight is a sign-in that requests wait for.
-type flight struct {
-	done chan struct{}
-	err  error
-}
-
-// unplain matches what cannot stand in the path of a redirect URI as it is.
-var unplain = regexp.MustCompile(`[^a-z0-9.]+`)
 
 func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 	secret, err := seal.SecretFile(filepath.Join(cfg.Directory, "bridge.key"), true)
@@ -77,19 +61,20 @@ func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := unplain.ReplaceAllString(host, "-") + "-" + key.Name(cfg.URL)[:8]
 	file, err := expiring.ShareFile(filepath.Join(cfg.Directory, "bridge.db"), key)
 	if err != nil {
 		return nil, err
 	}
-	account := outbound.Config{Type: outbound.TypeUserOAuth, AuthorizationServer: cfg.AuthorizationServer,
-		ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret}
-	l := &login{port: cfg.Port, open: cfg.Open, lock: filepath.Join(cfg.Directory, name+".lock"), key: key,
-		flow: accounts.Flow{Store: expiring.New(expiring.Base{File: file}, key, "bridge", maxFlows), Key: key},
+	base := expiring.Base{File: file}
+	id := key.Name(cfg.URL)
+	name := host + " " + id[:8]
+	account := outbound.Config{Type: outbound.TypeUserOAuth, AuthorizationServer: cfg.AuthorizationServer}
+	l := &login{host: host, port: cfg.Port, open: cfg.Open, lock: filepath.Join(cfg.Directory, id+".lock"), key: key,
+		flow: accounts.Flow{Store: expiring.New(base, key, "bridge", maxFlows), Key: key},
 		server: accounts.Server{Name: name, URL: cfg.URL, Issuer: cfg.AuthorizationServer, ClientID: cfg.ClientID,
-			ClientSecret: cfg.ClientSecret, Route: route}}
+			Route: route}}
 	l.vault, err = vault.New(vault.Config{Keys: []vault.Key{{ID: "bridge", Key: mcp.Secret(secret)}}}, vault.Deps{
-		Log: cfg.Log, Base: expiring.Base{File: file},
+		Log: cfg.Log, Base: base,
 		Reach: func(string) ([]string, egress.Config) { return account.Trusted(cfg.URL), route }})
 	if err != nil {
 		return nil, err
@@ -100,10 +85,14 @@ func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 	return l, err
 }
 
-func (l *login) close() {
+// settle ends sign-ins, and waits for refreshes. What is known of tokens can be used on.
+func (l *login) settle() {
 	l.stop()
-	l.wg.Wait()
+	_, _, _ = l.flight.Do("", func() (any, error) { return nil, nil }) // after the one that is under way
 	l.vault.Settle(lastRefresh)
+}
+
+func (l *login) close() {
 	l.Close()
 	l.vault.Close()
 }
@@ -123,36 +112,18 @@ func (l *login) Refused(ctx context.Context, caller mcp.Caller, stamp uint64, st
 	if stamp == 0 && status == http.StatusUnauthorized {
 		return false, &outbound.Error{Why: "it asks for a sign-in", SignIn: true}
 	}
-	if l.closing.Load() {
-		return false, nil
-	}
 	return l.Credentials.Refused(ctx, caller, stamp, status, challenge)
 }
 
 // signIn waits until the user has signed in, in one browser for all requests. It goes on when the caller has left.
-// Errors are an *accounts.Problem, those of the vault, or that of ctx.
 func (l *login) signIn(ctx context.Context) error {
-	l.mu.Lock()
-	f := l.flight
-	if f == nil && l.why != nil && time.Since(l.failed) < afterFailure {
-		defer l.mu.Unlock()
-		return l.why
-	}
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		l.flight = f
-		l.wg.Go(func() {
-			f.err = l.obtain(l.base)
-			l.mu.Lock()
-			l.flight, l.failed, l.why = nil, time.Now(), f.err
-			l.mu.Unlock()
-			close(f.done)
-		})
-	}
-	l.mu.Unlock()
 	select {
-	case <-f.done:
-		return f.err
+	case done := <-l.flight.DoChan("", func() (any, error) { return nil, l.obtain(l.base) }):
+		if done.Err != nil {
+			return mcp.UpstreamError(failure.SignInNeeded, l.host, mcp.ExecutedNo, "You are not signed in at %s: %v", l.host,
+				done.Err)
+		}
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -160,41 +131,27 @@ func (l *login) signIn(ctx context.Context) error {
 
 // obtain has the user sign in, unless another bridge has just done so.
 func (l *login) obtain(ctx context.Context) error {
-	for {
-		alone, err := expiring.OpenFile(l.lock, l.key) // which waits a second
-		if err == nil {
-			defer alone.Close()
-			break
-		}
-		if !errors.Is(err, expiring.ErrInUse) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	alone, err := expiring.OpenFile(l.lock, l.key)
+	for errors.Is(err, expiring.ErrInUse) && ctx.Err() == nil { // by another bridge; each time takes a second
+		alone, err = expiring.OpenFile(l.lock, l.key)
 	}
+	if err != nil {
+		return err
+	}
+	defer alone.Close()
 	states, err := l.vault.States(ctx, vault.Owner{}, []string{l.server.Name})
 	if err != nil {
 		return err
 	}
-	if states[0].State == vault.StateOK && len(states[0].Wanted) == 0 {
+	wanted := strings.Join(states[0].Wanted, " ")
+	switch {
+	case states[0].State == vault.StateOK && wanted == "":
 		return nil
+	case wanted == l.wanted && time.Since(l.opened) < betweenPages:
+		return l.why
 	}
-	if err := l.again(strings.Join(states[0].Wanted, " ")); err != nil {
-		return err
-	}
-	return l.flow.SignIn(ctx, l.server, l.vault, l.port, l.open)
-}
-
-// again counts sign-ins with a wish, and refuses one that has been fulfilled often enough just now.
-func (l *login) again(wish string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if wish != l.wish || time.Since(l.since) > afterSuccess {
-		l.wish, l.since, l.times = wish, time.Now(), 0
-	}
-	if l.times++; l.times > maxWishes {
-		return &outbound.Error{Why: "you have signed in just now, and it goes on refusing: ask its operator for access"}
-	}
-	return nil
+	err = l.flow.SignIn(ctx, l.server, l.vault, l.port, l.open)
+	l.wanted, l.opened = wanted, time.Now()
+	l.why = cmp.Or(err, errors.New("you have signed in just now, and it goes on refusing: ask its operator for access"))
+	return err
 }

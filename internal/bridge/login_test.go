@@ -205,7 +205,8 @@ func TestSignInFails(t *testing.T) {
 		"a private address": {func(a *mcptest.Accounts) {
 			a.SetResource("authorization_servers", []string{"https://10.0.0.1"})
 		}, "not allowed", 0},
-		"no registration": {func(a *mcptest.Accounts) { a.SetMetadata("registration_endpoint", nil) }, "--client-id", 0},
+		"no registration": {func(a *mcptest.Accounts) { a.SetMetadata("registration_endpoint", nil) },
+			"configure its client id", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := fake.NewUnstarted(false, nil)
@@ -258,12 +259,12 @@ func TestRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := bridge.Config{URL: a.URL, Directory: t.TempDir(), Open: b.open, AuthorizationServer: a.Issuer,
-		ClientID: "fixed", ClientSecret: "s3cret", Port: int(netip.MustParseAddrPort(at).Port())}
+		ClientID: "public", Port: int(netip.MustParseAddrPort(at).Port())}
 	h := begin(t, cfg)
 	h.say(alone(tool(1, "a", `{}`)))
 	h.want(`"id":1,"result"`)
 	asked := a.Authorized()[0]
-	if asked.Get("client_id") != "fixed" || asked.Get("redirect_uri") != "http://"+at+"/callback" ||
+	if asked.Get("client_id") != "public" || asked.Get("redirect_uri") != "http://"+at+"/callback" ||
 		len(a.Registered()) != 0 {
 		t.Errorf("asked as %v", asked)
 	}
@@ -295,7 +296,7 @@ func TestTokenStays(t *testing.T) {
 	h.want("a redirect to " + elsewhere.URL)
 	h = begin(t, bridge.Config{URL: strings.TrimSuffix(a.URL, "/mcp") + "/other", Directory: dir, Open: b.open})
 	h.say(alone(tool(1, "a", `{}`)))
-	h.want("There is no MCP server at")
+	h.want("does not answer as an MCP server")
 	if leaked.Load() != 0 {
 		t.Error("the token went elsewhere")
 	}

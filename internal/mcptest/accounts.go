@@ -49,7 +49,8 @@ type accountCode struct{ challenge, client, redirect, resource string }
 func NewAccounts(inner http.Handler) *Accounts {
 	a := &Accounts{
 		Inner: inner, resource: map[string]any{}, metadata: map[string]any{}, answer: map[string]string{},
-		clients: map[string]string{"fixed": "s3cret"}, codes: map[string]accountCode{}, tokens: map[string]bool{},
+		clients: map[string]string{"fixed": "s3cret", "public": ""}, codes: map[string]accountCode{},
+		tokens: map[string]bool{},
 	}
 	a.http = httptest.NewServer(a)
 	a.URL, a.Issuer = a.http.URL+"/mcp", a.http.URL+"/tenant"
