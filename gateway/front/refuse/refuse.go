@@ -29,7 +29,6 @@ type Refusal struct {
 	Close  bool  // closes the connection: its input may be out of step
 	Bound  Bound // the bound that was reached, "" for none
 	Retry  bool  // adds Retry-After: the trouble should pass
-	Left   bool  // nothing was done: the session was given up after its owner was looked up
 
 	allow string // the Allow header
 }
@@ -196,13 +195,6 @@ func Internal(callID string) *Refusal {
 // Closing refuses requests that come while the gateway is stopping.
 func Closing() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Err: ClosingError(mcp.ExecutedNo)}
-}
-
-// Left refuses requests in a session that was given up after its owner was looked up.
-func Left() *Refusal {
-	r := Closing()
-	r.Left = true
-	return r
 }
 
 // Lost answers requests that were lost with a replica and cannot have responses of their own.
