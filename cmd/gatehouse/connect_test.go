@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,10 +84,9 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.write(".codex/config.toml", codexFile)
-	u.write(".config/goose/config.yaml", "GOOSE_MODEL: m\n")
 	u.write(".config/zed/settings.json", "{}")
 	u.connect(0, "y\n\nn\n", nil,
-		"Cursor (~/.cursor/mcp.json):\n@@ ", "+    \"gatehouse\": {\n+      \"url\": \"http://127.0.0.1:8080/mcp\"\n",
+		"Cursor ("+u.home+"/.cursor/mcp.json):\n@@ ", "+    \"gatehouse\": {\"url\":\"http://127.0.0.1:8080/mcp\"},\n",
 		"  write this? [Y]es, [n]o:   written. Cursor: Settings, MCP has it\n", "+[mcp_servers.gatehouse]\n")
 	if got := u.read("dotfiles/mcp.json"); !strings.Contains(got, "// mine") || !strings.Contains(got, `"gatehouse": {`) {
 		t.Error(got)
@@ -98,34 +98,46 @@ func TestConnect(t *testing.T) {
 	if info, err = os.Stat("dotfiles/mcp.json"); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info, err)
 	}
-	if got := u.read(".config/zed/settings.json") + u.read(".config/goose/config.yaml"); got != "{}GOOSE_MODEL: m\n" {
+	if info, err = os.Stat(backup(".cursor/mcp.json")); err != nil || info.Mode().Perm() != 0o600 ||
+		u.read(backup(".cursor/mcp.json")) != cursorFile {
+		t.Errorf("the backup: %v %v", info, err)
+	}
+	if got := u.read(".config/zed/settings.json"); got != "{}" {
 		t.Errorf("not agreed: %s", got)
 	}
-	u.connect(0, "", []string{"--yes"}, "has the gateway already", "Goose (")
-	if got := u.read(".config/goose/config.yaml"); !strings.Contains(got, "uri: \"http://127.0.0.1:8080/mcp\"\n") {
+	u.connect(0, "", []string{"--yes"}, "has the gateway already", "Zed (")
+	if got := u.read(".config/zed/settings.json"); !strings.Contains(got, `"url":"http://127.0.0.1:8080/mcp"`) {
 		t.Error(got)
 	}
-	u.connect(0, "", []string{"https://b.example/mcp", "--yes", "--client", "cursor", "--client", "windsurf"},
-		"-      \"url\": \"http://127.0.0.1:8080/mcp\"\n+      \"url\": \"https://b.example/mcp\"\n")
-	if got := u.read(".codeium/windsurf/mcp_config.json"); !strings.Contains(got, `"serverUrl": "https://b.example/mcp"`) {
+	u.connect(0, "y\n\n", []string{"https://b.example/mcp", "--client", "cursor", "--client", "windsurf"},
+		"-    \"gatehouse\": {\"url\":\"http://127.0.0.1:8080/mcp\"},\n",
+		"+    \"gatehouse\": {\"url\":\"https://b.example/mcp\"},\n")
+	if got := u.read(".codeium/windsurf/mcp_config.json"); !strings.Contains(got, `"serverUrl":"https://b.example/mcp"`) {
 		t.Error(got)
 	}
-	u.connect(0, "n\nn\nn\nn\nn\n", []string{"--undo"}, "-    \"gatehouse\": {\n")
-	u.connect(0, "", []string{"--undo", "--yes"}, "mcp.json) is as it was before\n")
+	u.connect(0, "n\nn\nn\nn\n", []string{"--undo"}, "-    \"gatehouse\": {")
+	u.connect(0, "", []string{"https://b.example/mcp", "--undo", "--yes", "--client", "cursor", "--client", "windsurf"},
+		"mcp.json) is as it was before\n")
+	u.connect(0, "", []string{"--undo", "--yes"}, "config.toml) is as it was before\n")
 	for name, want := range map[string]string{"dotfiles/mcp.json": cursorFile, ".codex/config.toml": codexFile,
-		".config/goose/config.yaml": "GOOSE_MODEL: m\n", ".config/zed/settings.json": "{}",
-		".codeium/windsurf/mcp_config.json": ""} {
+		".config/zed/settings.json": "{}", ".codeium/windsurf/mcp_config.json": ""} {
 		if got := u.read(name); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
+		if _, err := os.Stat(backup(name)); err == nil {
+			t.Errorf("the backup of %s is left", name)
+		}
 	}
-	if left, err := os.ReadDir("state/gatehouse/connect"); err != nil || len(left) > 0 {
-		t.Errorf("%v %v", left, err)
+	if _, err := os.Stat(".codeium/windsurf/mcp_config.json"); err == nil {
+		t.Error("a file that was not there before is left")
 	}
 	if got := u.connect(0, "", []string{"--undo"}); got != "nothing of this command is left\n" {
 		t.Error(got)
 	}
 }
+
+// backup is the name of the copy of a file.
+func backup(name string) string { return name + ".before-gatehouse" }
 
 // TestConnectUndoLater: what the user has changed since stays, and so does what another name has written.
 func TestConnectUndoLater(t *testing.T) {
@@ -133,20 +145,19 @@ func TestConnectUndoLater(t *testing.T) {
 	u.write(".cursor/mcp.json", cursorFile)
 	u.write(".config/Claude/claude_desktop_config.json", "")
 	u.connect(0, "", []string{"--yes"})
-	if got := u.read(".config/Claude/claude_desktop_config.json"); !strings.Contains(got, "\"--stdio\",\n") {
+	if got := u.read(".config/Claude/claude_desktop_config.json"); !strings.Contains(got, "\"--stdio\",") {
 		t.Error(got)
 	}
 	u.write(".cursor/mcp.json", strings.Replace(u.read(".cursor/mcp.json"), "// mine", "// changed", 1))
 	u.connect(0, "", []string{"https://work.example/mcp", "--name", "work", "--yes", "--client", "cursor"})
-	u.connect(0, "", []string{"https://c.example/mcp", "--yes", "--client", "cursor"},
-		`+      "url": "https://c.example/mcp"`)
+	u.connect(0, "y\n", []string{"https://c.example/mcp", "--client", "cursor"}, `{"url":"https://c.example/mcp"}`)
 	u.write(".cursor/mcp.json", u.read(".cursor/mcp.json")+"\n")
-	u.connect(0, "", []string{"--undo", "--yes"}, "has changed since: the entry alone is taken out")
+	u.connect(0, "y\n\n", []string{"--undo"}, "has changed since: the entry alone is taken out")
 	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, "// changed") || strings.Contains(got, "\"gatehouse\"") ||
 		!strings.Contains(got, "\"work\"") || !strings.Contains(got, "a.example") {
 		t.Error(got)
 	}
-	u.connect(0, "", []string{"--undo", "--yes", "--name", "work"})
+	u.connect(0, "", []string{"https://work.example/mcp", "--undo", "--yes", "--name", "work"})
 	if got := u.read(".cursor/mcp.json"); got != strings.Replace(cursorFile, "// mine", "// changed", 1)+"\n" {
 		t.Error(got)
 	}
@@ -164,15 +175,10 @@ func TestConnectLeavesWhatIsNotOurs(t *testing.T) {
 	own := strings.Replace(u.read(".cursor/mcp.json"), "http://127.0.0.1:8080/mcp", "https://own.example/mcp", 1)
 	u.write(".cursor/mcp.json", own)
 	u.connect(exitProblem, "", []string{"--yes"}, "is another server there")
-	u.connect(exitProblem, "", []string{"--undo", "--yes"}, "is another server there now, which is left alone")
+	u.connect(exitProblem, "", []string{"--undo", "--yes"},
+		"gatehouse is not the entry for http://127.0.0.1:8080/mcp there")
+	u.connect(0, "n\n", []string{"--undo"}, "  take it out? [Y]es, [n]o: ")
 	if got := u.read(".cursor/mcp.json"); got != own {
-		t.Error(got)
-	}
-	if err := os.Remove(".cursor/mcp.json"); err != nil {
-		t.Fatal(err)
-	}
-	u.connect(0, "", []string{"--undo", "--yes"}, "is as it was before")
-	if got := u.read(".cursor/mcp.json"); got != cursorFile {
 		t.Error(got)
 	}
 }
@@ -198,8 +204,7 @@ func TestConnectRefuses(t *testing.T) {
 	u.write(".codex/config.toml", codexFile)
 	out := u.connect(exitProblem, "", []string{"--yes"},
 		"is not changed: gatehouse is another server there: leave --yes out",
-		"Kiro (~/.kiro/settings/mcp.json) is not changed: line 1: this is not JSON",
-		"gatehouse: 2 files were not changed")
+		"Kiro ("+u.home+"/.kiro/settings/mcp.json) is not changed: line 1: this is not JSON")
 	if u.read(".cursor/mcp.json") != other || !strings.Contains(u.read(".codex/config.toml"), "gatehouse") {
 		t.Error(out)
 	}
@@ -212,7 +217,7 @@ func TestConnectRefuses(t *testing.T) {
 		t.Error(got)
 	}
 	u.write(".cursor/mcp.json", u.read(".cursor/mcp.json")+"\n")
-	out += u.connect(0, "", []string{"--client", "cursor", "--undo", "--yes"}, "the entry alone is taken out")
+	out += u.connect(0, "", []string{"--client", "cursor", "--undo", "--yes"}, "the entry alone is taken out", "<secret>")
 	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, "\"X-Api-Key\":\"secret-value\"") &&
 		!strings.Contains(got, "\"X-Api-Key\": \"secret-value\"") {
 		t.Errorf("the entry of before is not back: %s", got)
@@ -223,7 +228,6 @@ func TestConnectRefuses(t *testing.T) {
 		t.Error(out)
 	}
 	u.connect(exitUsage, "", []string{"--client", "emacs"}, `--client "emacs": no such client`)
-	u.connect(exitUsage, "", []string{"--client", "windsurf", "--project"}, "Windsurf has no file for a project")
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")
 	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "[stdio undo]")
 	u.connect(exitUsage, "", []string{"--name", "a b"}, "want letters, digits")
@@ -233,68 +237,41 @@ func TestConnectRefuses(t *testing.T) {
 	u.connect(exitProblem, "", []string{"--client", "lmstudio", "--yes"}, "LM Studio (")
 }
 
-// TestConnectProject: the files of a project are in the directory in which the command runs.
-func TestConnectProject(t *testing.T) {
+// TestConnectURL: the URL is that of the configuration, and --print changes nothing.
+func TestConnectURL(t *testing.T) {
 	u := newUser(t)
-	u.write(".config/Code/User/settings.json", "{}")
 	u.write("gatehouse.yaml", "listen: 127.0.0.1:9191\nauth: {mode: none}\nupstreams: [{name: a, command: [a]}]\n")
 	u.connect(0, "", []string{"--print", "--client", "claude-desktop", "-c", "gatehouse.yaml"},
-		"Claude Desktop (~/.config/Claude/claude_desktop_config.json):\n", `"http://127.0.0.1:9191/mcp"`)
+		"Claude Desktop ("+u.home+"/.config/Claude/claude_desktop_config.json):\n", `"http://127.0.0.1:9191/mcp"`)
+	u.connect(0, "", []string{"--print", "--client", "codex"},
+		"[mcp_servers.gatehouse]\nurl = \"http://127.0.0.1:9191/mcp\"\n")
+	if u.read(".config/Claude/claude_desktop_config.json") != "" {
+		t.Error("--print has written")
+	}
 	u.write("other.yaml", "public_url: \"${env:NONE}\"\nauth: {mode: none}\nupstreams: [{name: a, command: [a]}]\n")
-	u.connect(exitProblem, "", []string{"--yes", "-c", "other.yaml"}, "the URL of the gateway is needed")
-	u.connect(0, "", []string{"--project", "--yes"}, "VS Code (~/.vscode/mcp.json)")
-	if got := u.read(".vscode/mcp.json"); !strings.Contains(got, `"url": "http://127.0.0.1:9191/mcp"`) ||
-		u.read(".config/Claude/claude_desktop_config.json") != "" {
-		t.Error(got)
-	}
-	u.connect(0, "", []string{"--project", "--undo", "--yes"})
-	if got := u.read(".vscode/mcp.json"); got != "" {
-		t.Error(got)
-	}
+	u.connect(exitProblem, "", []string{"--yes", "--client", "codex", "-c", "other.yaml"},
+		"the URL of the gateway is needed")
 }
 
-// TestConnectOwnCommand: Claude Code rewrites its file while it runs, so its own command changes it, if there is one.
-func TestConnectOwnCommand(t *testing.T) {
+// TestThisProgram: clients start the program by the path in PATH, which is a link where Homebrew has installed it.
+func TestThisProgram(t *testing.T) {
 	u := newUser(t)
-	u.write(".claude.json", "{\n  \"numStartups\": 3\n}\n")
-	u.write("bin/claude", `#!/bin/sh
-echo "$*" >> "$HOME/called"
-case $2 in
-add) echo '{"numStartups": 4, "mcpServers": {"'$7'": {"url": "'$8'", "type": "http"}}}' > "$HOME/.claude.json" ;;
-remove) echo '{"numStartups": 5}' > "$HOME/.claude.json" ;;
-esac
-`)
-	if err := os.Chmod("bin/claude", 0o700); err != nil {
+	own, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
 	}
-	u.connect(0, "", []string{"--yes"}, "written. Claude Code: a new session has it")
-	if got := u.read("called"); got != "mcp add --transport http --scope user gatehouse http://127.0.0.1:8080/mcp\n" {
-		t.Error(got)
-	}
-	u.connect(0, "", []string{"--yes", "--undo"}, "is as it was before")
-	if got := u.read(".claude.json"); got != "{\n  \"numStartups\": 3\n}\n" {
-		t.Error(got)
-	}
-	u.connect(0, "", []string{"--yes"})
-	u.write(".claude.json", u.read(".claude.json")+"\n")
-	u.connect(0, "", []string{"--yes", "--undo"}, "has changed since")
-	if got := u.read(".claude.json"); got != "{\"numStartups\": 5}\n" || !strings.HasSuffix(u.read("called"),
-		"mcp remove --scope user gatehouse\n") {
-		t.Error(got)
-	}
-	u.write("bin/claude", "#!/bin/sh\necho no disk; exit 3\n")
-	u.connect(exitProblem, "", []string{"--yes"}, "exit status 3: no disk")
-	u.write("bin/claude", "#!/bin/sh\n")
-	u.connect(exitProblem, "", []string{"--yes"}, "gatehouse http://127.0.0.1:8080/mcp has not changed this file")
-	if got := u.connect(0, "", []string{"--undo"}); !strings.Contains(got, "nothing") {
-		t.Error(got)
-	}
-	if err := os.Remove("bin/claude"); err != nil {
+	u.write("bin/gatehouse", "another program")
+	link := filepath.Join(u.home, "bin", "gatehouse")
+	if err := os.Chmod(link, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	u.connect(0, "", []string{"--yes"})
-	if got := u.read(".claude.json"); !strings.Contains(got, `"numStartups": 5`) || !strings.Contains(got, `"gatehouse"`) {
-		t.Error(got)
+	for _, want := range []string{own, link} {
+		if got, err := thisProgram(); err != nil || got != want {
+			t.Errorf("%s %v, want %s", got, err, want)
+		}
+		if err := errors.Join(os.Remove(link), os.Symlink(own, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

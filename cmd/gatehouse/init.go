@@ -163,15 +163,11 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), setup.MostBytes+1))
 		return string(text), err
 	}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return "", errors.New("cannot be read: there is no such file, or it is not yours")
-	case !info.Mode().IsRegular() || info.Size() > setup.MostBytes:
-		return "", errors.New("cannot be read: it is no regular file, or too large")
+	now, err := readContents(file, setup.MostBytes)
+	if err == nil && !now.There {
+		err = errors.New("there is no such file")
 	}
-	text, err := os.ReadFile(file)
-	return string(text), err
+	return now.Text, err
 }
 
 // thisMachine says where the files of clients are here.
@@ -204,7 +200,7 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 		own = append(own, known{c.Name, c.File, false})
 	}
 	for _, known := range append(files, own...) {
-		text, err := readClient(cmd, filepath.FromSlash(known.path))
+		text, err := readClient(cmd, known.path)
 		if err != nil {
 			continue
 		}
@@ -288,17 +284,17 @@ const mostFile = 64 << 20
 
 // contents is what is in a file, if it is there.
 type contents struct {
-	text  string
-	there bool
+	Text  string
+	There bool
 }
 
-// readContents reads a file.
-func readContents(path string) (contents, error) {
+// readContents reads a file that may have so many bytes.
+func readContents(path string, most int64) (contents, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return contents{}, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostFile) {
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
 		err = errors.New("it is no regular file, or too large")
 	}
 	if err != nil {
@@ -308,29 +304,25 @@ func readContents(path string) (contents, error) {
 	return contents{string(text), true}, err
 }
 
-// writeContents changes a file from what it has to something else, or not at all if it has something else already. A
-// new file is for the user alone.
+// writeContents changes a file from what it has to something else. A new file is for the user alone.
 func writeContents(path string, now, goal contents) error {
 	still := func() error {
-		again, err := readContents(path)
+		again, err := readContents(path, mostFile)
 		if err == nil && again != now {
 			err = errors.New("another program has changed it just now: try again")
 		}
 		return err
 	}
 	switch {
-	case now.there && goal.there:
-		return configtext.Replace(path, []byte(goal.text), still)
-	case now.there:
+	case now.There && goal.There:
+		return configtext.Replace(path, []byte(goal.Text), still)
+	case now.There:
 		if err := still(); err != nil {
 			return err
 		}
 		return os.Remove(path)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return writeFresh(path, goal.text, false)
+	return writeFresh(path, goal.Text, false)
 }
 
 // probeDraft tries the servers, with the values that the clients' files have. It prints that a server

@@ -137,7 +137,7 @@ func TestInit(t *testing.T) {
 		t.Errorf("%d %s", code, stderr)
 	}
 	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "fourth.yaml", "--from",
-		"none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: cannot be read") {
+		"none.json"); code != exitProblem || !strings.Contains(stderr, "none.json: there is no such file") {
 		t.Errorf("%d %s", code, stderr)
 	}
 }

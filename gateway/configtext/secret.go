@@ -30,7 +30,7 @@ const leastAssigned = 6
 
 // SecretName reports whether values of this name are mostly secret: a header, a variable, a flag.
 func SecretName(name string) bool {
-	return secretName.MatchString(name) && !plainName.MatchString(name)
+	return secretName.MatchString(name) && !plainName.MatchString(name) || strings.EqualFold(name, "Authorization")
 }
 
 // SecretValue reports whether a text looks like a secret, or has one in it. It errs on the side of

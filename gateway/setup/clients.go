@@ -1,13 +1,12 @@
 package setup
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed"
-	"encoding/json"
 	"path"
 	"strings"
 
+	"github.com/tailscale/hujson"
 	"gopkg.in/yaml.v3"
 )
 
@@ -18,9 +17,9 @@ var clientsYAML []byte
 
 // Client is a program that can use the gateway; clients.yaml explains the fields. Paths have / on all systems.
 type Client struct {
-	ID, Name, File, Windows, Env, Project, Mark, Menu, Key, Next, Add, Remove string
+	ID, Name, File, Windows, Env, Project, Mark, Menu, Key, Next, Add string
 
-	Form string `yaml:"entry"` // in JSON, with NAME, URL and PROGRAM
+	Form string `yaml:"entry"` // in JSON, with URL and PROGRAM
 }
 
 // Machine is where the files of clients are.
@@ -56,17 +55,14 @@ func (m Machine) Clients() (all []Client) {
 	return all
 }
 
+// String returns the client with its file.
+func (c Client) String() string { return c.Name + " (" + c.File + ")" }
+
 // Entry returns the entry for a gateway, in JSON. program is the path of gatehouse, which clients start that cannot
 // connect to URLs.
-func (c Client) Entry(name, url, program string) string {
-	quoted := func(text string) string {
-		var b bytes.Buffer
-		encoder := json.NewEncoder(&b)
-		encoder.SetEscapeHTML(false)
-		_ = encoder.Encode(text) // a string
-		return strings.TrimSpace(b.String())
-	}
-	return strings.NewReplacer("NAME", quoted(name), "URL", quoted(url), "PROGRAM", quoted(program)).Replace(c.Form)
+func (c Client) Entry(url, program string) string {
+	quoted := func(text string) string { return string(hujson.String(text)) }
+	return strings.NewReplacer("URL", quoted(url), "PROGRAM", quoted(program)).Replace(c.Form)
 }
 
 // Snippet is the text that one client needs to find the gateway.
@@ -81,7 +77,7 @@ type Snippet struct {
 func Snippets(endpoint string) (all []Snippet) {
 	for _, c := range (Machine{Home: "~", Config: "~/.config"}).Clients() {
 		s := Snippet{c.Name, "in " + c.File, ""}
-		s.Text, _ = c.Set("", "gatehouse", c.Entry("gatehouse", endpoint, "gatehouse")) // an empty file takes it
+		s.Text, _ = c.Set("", "gatehouse", c.Entry(endpoint, "gatehouse")) // an empty file takes it
 		switch {
 		case c.Add != "":
 			s.Where, s.Text = "in a shell", strings.NewReplacer("NAME", "gatehouse", "URL", endpoint).Replace(c.Add)+"\n"

@@ -10,49 +10,61 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
-	"gopkg.in/yaml.v3"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 )
 
 // ErrByHand is the error for a file that has its servers in a form in which no entry can be changed without writing
 // the rest of the file again.
-var ErrByHand = errors.New("its servers are written in a way that only a person can change")
+var ErrByHand = errors.New("its servers are written in a way that only a person can change (--print shows the entry)")
 
 // EntryName matches names that an entry may have: a key in all formats without quotes.
 var EntryName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
-// decode reads a file, an empty one as one without servers. The error does not show what is in the file.
+// inTOML reports whether the client's file is in TOML; those of the others are in JSON.
+func (c Client) inTOML() bool { return path.Ext(c.File) == ".toml" }
+
+// decode reads a file, an empty one as one without servers, and finds the servers in it. The error does not show what
+// is in the file.
 func (c Client) decode(text string) (root, servers map[string]any, err error) {
-	switch path.Ext(c.File) {
-	case ".toml":
-		_, err = toml.Decode(text, &root)
-		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			err = fmt.Errorf("line %d is not TOML", at.Position.Line)
-		}
-	case ".yaml":
-		err = yaml.Unmarshal([]byte(text), &root)
+	var raw json.RawMessage
+	switch {
+	case !utf8.ValidString(text):
+		err = errors.New("it is not in UTF-8")
+	case c.inTOML():
+		raw, err = jsonOfTOML(text)
 	default:
-		var raw json.RawMessage
-		if raw, err = standard(cmp.Or(strings.TrimSpace(text), "{}")); err == nil {
-			err = json.Unmarshal(raw, &root)
-		}
+		raw, err = standard(cmp.Or(text, "{}"))
 	}
-	if root == nil {
-		root = map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(raw, &root)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	servers, ok := root[c.Key].(map[string]any)
-	if !ok && root[c.Key] != nil && err == nil {
-		err = fmt.Errorf("%s is not an object with servers", c.Key)
-	}
-	if servers == nil {
+	switch {
+	case root == nil:
+		err = errors.New("it has no object")
+	case root[c.Key] == nil:
 		servers = map[string]any{}
 		root[c.Key] = servers
+	case !ok:
+		err = fmt.Errorf("%s is not an object with servers", c.Key)
 	}
 	return root, servers, err
+}
+
+// encoded returns a value of JSON in its one form for comparisons.
+func encoded(v any) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(v) // it comes from JSON
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // Get returns the entry of a name in a file, in JSON; "" for none.
@@ -61,18 +73,7 @@ func (c Client) Get(text, name string) (entry string, err error) {
 	if err != nil || servers[name] == nil {
 		return "", err
 	}
-	raw, err := json.Marshal(servers[name])
-	return string(raw), err
-}
-
-// Canonical returns an entry as Get does.
-func Canonical(entry string) string {
-	var v any
-	if json.Unmarshal([]byte(entry), &v) != nil {
-		return ""
-	}
-	raw, _ := json.Marshal(v) // it comes from JSON
-	return string(raw)
+	return encoded(servers[name]), nil
 }
 
 // Set returns the text of a file with an entry, in JSON, in place of the one of its name or as a further one. With ""
@@ -83,24 +84,29 @@ func (c Client) Set(text, name, entry string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	edited := ""
-	switch path.Ext(c.File) {
-	case ".toml":
-		edited = editTOML(text, c.Key, name, members(json.RawMessage(entry)))
-	case ".yaml":
-		edited = editYAML(text, c.Key, name, members(json.RawMessage(entry)))
-	default:
-		edited = editJSON(cmp.Or(text, "{}\n"), c.Key, name, entry)
-	}
-	delete(servers, name)
+	var goal any
 	if entry != "" {
-		servers[name] = json.RawMessage(Canonical(entry))
+		if err := json.Unmarshal([]byte(entry), &goal); err != nil {
+			return "", err
+		}
+	}
+	was, is := encoded(servers[name]), encoded(goal)
+	if was == is {
+		return text, nil
+	}
+	servers[name] = goal
+	if goal == nil {
+		delete(servers, name)
+		is = ""
+	}
+	edited := text
+	if c.inTOML() {
+		edited = editTOML(text, c.Key, name, was, is)
+	} else {
+		edited = editJSON(cmp.Or(text, "{}\n"), c.Key, name, is)
 	}
 	// It reads its own work: only this entry may differ.
-	is, _, err := c.decode(edited)
-	wanted, errWanted := json.Marshal(want)
-	got, errGot := json.Marshal(is)
-	if errors.Join(err, errWanted, errGot) != nil || !bytes.Equal(wanted, got) {
+	if got, _, err := c.decode(edited); err != nil || encoded(got) != encoded(want) {
 		return "", ErrByHand
 	}
 	return edited, nil
@@ -116,144 +122,94 @@ func newline(text string) string {
 
 // editJSON edits JSON with comments. It returns the text as it is where that is not possible.
 func editJSON(text, key, name, entry string) string {
-	root, err := hujson.Parse([]byte(text))
-	if err != nil || root.Value.Kind() != '{' {
+	file, err := hujson.Parse([]byte(text))
+	root, ok := file.Value.(*hujson.Object)
+	if err != nil || !ok {
 		return text
 	}
-	unit := indentation(text, root, "  ")
-	servers := root.Find("/" + key)
-	if servers == nil {
-		if entry == "" {
-			return text
-		}
-		return editJSON(addMember(text, root, key, "{}", unit, ""), key, name, entry)
+	nl, unit := newline(text), indentation(root, "  ")
+	if file.Find("/"+key) == nil {
+		addMember(root, key, &hujson.Object{}, nl+unit, nl)
 	}
-	if servers.Value.Kind() != '{' {
-		return text
+	servers, ok := file.Find("/" + key).Value.(*hujson.Object)
+	old := file.Find("/" + key + "/" + name)
+	switch {
+	case !ok:
+	case old == nil:
+		addMember(servers, name, hujson.Literal(entry), nl+indentation(servers, unit+unit), nl+unit)
+	case entry == "":
+		removeMember(servers, name)
+	default:
+		old.Value = hujson.Literal(entry)
 	}
-	indent := indentation(text, *servers, unit+unit)
-	var b bytes.Buffer
-	if json.Indent(&b, []byte(entry), indent, unit) == nil {
-		entry = strings.ReplaceAll(b.String(), "\n", newline(text))
-	}
-	switch old := servers.Find("/" + name); {
-	case old == nil && entry != "":
-		return addMember(text, *servers, name, entry, indent, strings.TrimSuffix(indent, unit))
-	case old != nil && entry != "":
-		return text[:old.StartOffset] + entry + text[old.EndOffset:]
-	}
-	return removeMember(text, servers.Value.(*hujson.Object), name)
+	return file.String()
 }
 
 // indentation returns what stands in front of an object's members on their lines.
-func indentation(text string, v hujson.Value, otherwise string) string {
-	if o := v.Value.(*hujson.Object); len(o.Members) > 0 {
-		before := text[:o.Members[0].Name.StartOffset]
-		if line := strings.TrimRight(before, " \t"); strings.HasSuffix(line, "\n") {
-			return before[len(line):]
+func indentation(o *hujson.Object, otherwise string) string {
+	if len(o.Members) > 0 {
+		before := string(o.Members[0].Name.BeforeExtra)
+		if at := strings.LastIndexByte(before, '\n'); at >= 0 && strings.TrimSpace(before[at:]) == "" {
+			return before[at+1:]
 		}
 	}
 	return otherwise
 }
 
-// addMember adds a member at the beginning of an object, on lines of its own: no other line changes.
-func addMember(text string, v hujson.Value, name, value, indent, outer string) string {
-	o, nl, at := v.Value.(*hujson.Object), newline(text), v.StartOffset+1
-	added := nl + indent + `"` + name + `": ` + value
-	if len(o.Members) > 0 {
-		added += ","
-	} else if !bytes.Contains(o.AfterExtra, []byte("\n")) {
-		added += nl + outer
+// addMember adds a member at the beginning of an object, on a line of its own.
+func addMember(o *hujson.Object, name string, value hujson.ValueTrimmed, line, outer string) {
+	if len(o.Members) == 0 && !bytes.Contains(o.AfterExtra, []byte("\n")) {
+		o.AfterExtra = slices.Concat(o.AfterExtra, []byte(outer))
 	}
-	return text[:at] + added + text[at:]
+	o.Members = slices.Insert(o.Members, 0, hujson.ObjectMember{
+		Name:  hujson.Value{BeforeExtra: hujson.Extra(line), Value: hujson.String(name)},
+		Value: hujson.Value{BeforeExtra: hujson.Extra(" "), Value: value},
+	})
 }
 
-// removeMember removes a member, but not the comments around it.
-func removeMember(text string, o *hujson.Object, name string) string {
+// removeMember removes a member that is there, but not the comments around it.
+func removeMember(o *hujson.Object, name string) {
 	at := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool {
 		return m.Name.Value.(hujson.Literal).String() == name
 	})
-	if at < 0 {
-		return text
+	around := bytes.TrimRight(o.Members[at].Name.BeforeExtra, " \t\r\n")
+	o.Members = slices.Delete(o.Members, at, at+1)
+	next := &o.AfterExtra
+	if at < len(o.Members) {
+		next = &o.Members[at].Name.BeforeExtra
+	} else if at > 0 { // the one before is the last now, without a comma
+		last := &o.Members[at-1].Value
+		around = slices.Concat(last.AfterExtra, around)
+		last.AfterExtra = nil
 	}
-	gone := o.Members[at]
-	before, after := strings.TrimRight(text[:gone.Name.StartOffset], " \t\r\n"), text[gone.Value.EndOffset:]
-	if at < len(o.Members)-1 || gone.Value.AfterExtra != nil {
-		after = after[len(gone.Value.AfterExtra)+1:] // with its comma
-	} else if at > 0 {
-		comma := o.Members[at-1].Value.EndOffset + len(o.Members[at-1].Value.AfterExtra)
-		before = before[:comma] + before[comma+1:]
-	}
-	return before + after
+	*next = slices.Concat(around, *next)
 }
 
-// cut removes the first line that matches, and what stands inside of it. Comments at the end belong to what follows.
-func cut(lines []string, own *regexp.Regexp, inside func(first, line string) bool) []string {
-	start := slices.IndexFunc(lines, own.MatchString)
-	if start < 0 {
+// editTOML adds the table of an entry at the end, and takes out what it has added before. It returns the text as it is
+// where that is not possible.
+func editTOML(text, key, name, was, entry string) string {
+	if regexp.MustCompile(`(?m)^[ \t]*["']?` + key + `["']?[ \t]*(\.[^=\n]*)?=`).MatchString(text) {
+		return text // a table cannot stand beside an inline one or dotted keys
+	}
+	nl := newline(text)
+	table := func(entry string) string {
+		lines := "[" + key + "." + name + "]" + nl
+		for _, m := range members(json.RawMessage(entry)) {
+			lines += m.name + " = " + string(m.value) + nl
+		}
 		return lines
 	}
-	end := start + 1
-	for end < len(lines) && inside(lines[start], lines[end]) {
-		end++
+	text = strings.Replace(text, table(was), "", 1)
+	if entry == "" {
+		return text
 	}
-	for end > start+1 && (strings.TrimSpace(lines[end-1]) == "" || strings.HasPrefix(lines[end-1], "#")) {
-		end--
+	if text != "" {
+		text = strings.TrimRight(text, "\r\n") + nl + nl
 	}
-	return slices.Delete(lines, start, end)
+	return text + table(entry)
 }
 
-// editTOML replaces the table of an entry, and those in it, by one at the end.
-func editTOML(text, key, name string, entry []member) string {
-	if regexp.MustCompile(`(?m)^[ \t]*["']?` + key + `["']?[ \t]*(\.[^=\n]*)?=`).MatchString(text) {
-		return "" // a table cannot stand beside an inline one or dotted keys
-	}
-	own := regexp.MustCompile(`^\s*\[\s*["']?` + key + `["']?\s*\.\s*["']?` + name + `["']?\s*[.\]]`)
-	lines := cut(slices.Collect(strings.Lines(text)), own, func(_, line string) bool {
-		return !strings.HasPrefix(line, "[") || own.MatchString(line)
-	})
-	nl, edited := newline(text), strings.Join(lines, "")
-	if edited != text || len(entry) > 0 { // an empty line stands in front of the table
-		edited = strings.TrimRight(edited, "\r\n") + nl
-	}
-	if len(entry) == 0 {
-		return edited
-	}
-	edited = strings.TrimPrefix(edited+nl, nl+nl) + "[" + key + "." + name + "]" + nl
-	for _, m := range entry {
-		edited += m.name + " = " + string(m.value) + nl
-	}
-	return edited
-}
-
-// editYAML replaces an entry in a mapping by one at its beginning.
-func editYAML(text, key, name string, entry []member) string {
-	indent := func(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " "))] }
-	lines := cut(slices.Collect(strings.Lines(text)), regexp.MustCompile("^ +"+name+":"), func(first, line string) bool {
-		return strings.TrimSpace(line) == "" || len(indent(line)) > len(indent(first))
-	})
-	nl, step := newline(text), "  "
-	at := 1 + slices.IndexFunc(lines, func(line string) bool { return strings.TrimRight(line, " \r\n") == key+":" })
-	if at > 0 && at < len(lines) && strings.HasPrefix(lines[at], " ") {
-		step = indent(lines[at])
-	} else if at > 0 && len(entry) == 0 { // a mapping without entries has no key
-		lines = slices.Delete(lines, at-1, at)
-	}
-	if len(entry) == 0 {
-		return strings.Join(lines, "")
-	}
-	block := []string{step + name + ":" + nl}
-	for _, m := range entry {
-		block = append(block, step+"  "+m.name+": "+string(m.value)+nl)
-	}
-	if at == 0 {
-		edited := strings.TrimRight(text, "\r\n") + nl + key + ":" + nl + strings.Join(block, "")
-		return strings.TrimPrefix(edited, nl)
-	}
-	return strings.Join(slices.Insert(lines, at, block...), "")
-}
-
-// assigned matches a value with its name in a line of JSON, TOML or YAML, and values alone.
+// assigned matches a value with its name in a line of JSON or TOML, and values alone.
 var assigned = regexp.MustCompile(
 	`(?:["']?([\w.-]+)["']?\s*[:=]\s*)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'{}\[\],][^"'{}\[\],\n]*)`)
 
@@ -261,11 +217,11 @@ var assigned = regexp.MustCompile(
 func Diff(before, after string) string {
 	var b strings.Builder
 	for line := range strings.Lines(configtext.Diff(before, after)) {
-		for _, at := range assigned.FindAllStringSubmatchIndex(line, -1) {
-			name := line[max(at[2], 0):max(at[3], 0)]
-			if configtext.SecretName(name) || strings.EqualFold(name, "Authorization") ||
-				configtext.SecretValue(strings.Trim(line[at[4]:at[5]], `"'`)) {
-				line = line[:at[4]] + configtext.Mask + "\n"
+		for _, found := range assigned.FindAllStringSubmatch(line, -1) {
+			name, value := found[1], found[2]
+			if configtext.SecretName(name) || configtext.SecretValue(strings.Trim(value, `"'`)) {
+				before, _, _ := strings.Cut(line, value)
+				line = before + configtext.Mask + "\n"
 				break
 			}
 		}

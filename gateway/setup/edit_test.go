@@ -21,52 +21,55 @@ func client(t *testing.T, id string) Client {
 	return Client{}
 }
 
+// canonical returns an entry as Get does.
+func canonical(t *testing.T, entry string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(entry), &v); err != nil {
+		t.Fatal(err)
+	}
+	return encoded(v)
+}
+
 // TestEdit: the entry comes in, everything else stays as it is written, and it goes out again.
 func TestEdit(t *testing.T) {
-	goose := "  gatehouse:\n    enabled: true\n    type: \"streamable_http\"\n    name: \"gatehouse\"\n" +
-		"    description: \"all MCP servers\"\n    uri: \"URL\"\n    timeout: 300\n"
 	for _, tt := range []struct{ name, client, before, after string }{
-		{"an empty file", "cursor", "",
-			"{\n  \"mcpServers\": {\n    \"gatehouse\": {\n      \"url\": \"URL\"\n    }\n  }\n}\n"},
+		{"an empty file", "cursor", "", "{\n  \"mcpServers\": {\n    \"gatehouse\": {\"url\":\"URL\"}\n  }\n}\n"},
 		{"no servers yet, tabs", "claude-desktop", "{\n\t\"theme\": \"dark\"\n}",
-			"{\n\t\"mcpServers\": {\n\t\t\"gatehouse\": {\n\t\t\t\"command\": \"/bin/gatehouse\",\n" +
-				"\t\t\t\"args\": [\n\t\t\t\t\"connect\",\n\t\t\t\t\"--stdio\",\n\t\t\t\t\"URL\"\n\t\t\t]\n\t\t}\n\t},\n" +
-				"\t\"theme\": \"dark\"\n}"},
+			"{\n\t\"mcpServers\": {\n\t\t\"gatehouse\": {\"args\":[\"connect\",\"--stdio\",\"URL\"]," +
+				"\"command\":\"/bin/gatehouse\"}\n\t},\n\t\"theme\": \"dark\"\n}"},
 		{"comments and a comma at the end", "vscode",
 			"// mine\n{\n    \"inputs\": [], // none\n    \"servers\": {\n        // x\n        \"a\": {}, // y\n    },\n}\n",
-			"// mine\n{\n    \"inputs\": [], // none\n    \"servers\": {\n        \"gatehouse\": {\n" +
-				"            \"type\": \"http\",\n            \"url\": \"URL\"\n        },\n" +
+			"// mine\n{\n    \"inputs\": [], // none\n    \"servers\": {\n" +
+				"        \"gatehouse\": {\"type\":\"http\",\"url\":\"URL\"},\n" +
 				"        // x\n        \"a\": {}, // y\n    },\n}\n"},
 		{"comments and no servers", "zed", "{\n  \"context_servers\": {\n    // none\n  },\n  \"vim_mode\": true\n}\n",
-			"{\n  \"context_servers\": {\n    \"gatehouse\": {\n      \"url\": \"URL\"\n    }\n    // none\n  },\n" +
-				"  \"vim_mode\": true\n}\n"},
+			"{\n  \"context_servers\": {\n    \"gatehouse\": {\"url\":\"URL\"}\n    // none\n  },\n  \"vim_mode\": true\n}\n"},
+		{"a comment beside the brace", "cursor", "{\"mcpServers\": { // mine\n  \"a\": {}\n}}",
+			"{\"mcpServers\": {\n  \"gatehouse\": {\"url\":\"URL\"}, // mine\n  \"a\": {}\n}}"},
 		{"lines of Windows", "windsurf", "{\r\n  \"mcpServers\": {\r\n  }\r\n}\r\n",
-			"{\r\n  \"mcpServers\": {\r\n    \"gatehouse\": {\r\n      \"serverUrl\": \"URL\"\r\n    }\r\n  }\r\n}\r\n"},
+			"{\r\n  \"mcpServers\": {\r\n    \"gatehouse\": {\"serverUrl\":\"URL\"}\r\n  }\r\n}\r\n"},
 		{"one line", "opencode", `{"$schema": "s", "mcp": {"a": {"type": "local", "command": ["x"]}}}`,
-			"{\"$schema\": \"s\", \"mcp\": {\n    \"gatehouse\": {\n      \"type\": \"remote\",\n      \"url\": \"URL\",\n" +
-				"      \"enabled\": true\n    },\"a\": {\"type\": \"local\", \"command\": [\"x\"]}}}"},
+			"{\"$schema\": \"s\", \"mcp\": {\n    \"gatehouse\": {\"enabled\":true,\"type\":\"remote\",\"url\":\"URL\"}," +
+				"\"a\": {\"type\": \"local\", \"command\": [\"x\"]}}}"},
 		{"TOML", "codex", "model = \"o\"\n\n[mcp_servers.docs]\ncommand = \"x\" # mine\n",
 			"model = \"o\"\n\n[mcp_servers.docs]\ncommand = \"x\" # mine\n\n[mcp_servers.gatehouse]\nurl = \"URL\"\n"},
 		{"an empty file, TOML", "codex", "", "[mcp_servers.gatehouse]\nurl = \"URL\"\n"},
-		{"YAML", "goose", "GOOSE_MODEL: m\nextensions:\n  # built in\n  developer:\n    type: builtin\n# end\n",
-			"GOOSE_MODEL: m\nextensions:\n" + goose + "  # built in\n  developer:\n    type: builtin\n# end\n"},
-		{"YAML without servers", "goose", "GOOSE_MODEL: m\n", "GOOSE_MODEL: m\nextensions:\n" + goose},
-		{"an empty file, YAML", "goose", "", "extensions:\n" + goose},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := client(t, tt.client)
-			entry := c.Entry("gatehouse", gatewayURL, "/bin/gatehouse")
+			entry := c.Entry(gatewayURL, "/bin/gatehouse")
 			after, err := c.Set(tt.before, "gatehouse", entry)
 			if want := strings.ReplaceAll(tt.after, "URL", gatewayURL); err != nil || after != want {
 				t.Fatalf("%v\n%s\nwant\n%s", err, after, want)
 			}
-			if got, err := c.Get(after, "gatehouse"); err != nil || got != Canonical(entry) {
+			if got, err := c.Get(after, "gatehouse"); err != nil || got != canonical(t, entry) {
 				t.Errorf("%s %v", got, err)
 			}
 			if again, err := c.Set(after, "gatehouse", entry); err != nil || again != after {
 				t.Errorf("again: %v\n%s", err, again)
 			}
-			moved := c.Entry("gatehouse", "https://b.example/mcp", "/bin/gatehouse")
+			moved := c.Entry("https://b.example/mcp", "/bin/gatehouse")
 			if other, err := c.Set(after, "gatehouse", moved); err != nil ||
 				other != strings.ReplaceAll(after, gatewayURL, "https://b.example/mcp") {
 				t.Errorf("another URL: %v\n%s", err, other)
@@ -90,15 +93,9 @@ func TestEditOfOneOfSeveral(t *testing.T) {
 			"{\"mcpServers\": {\n  // first\n  // second\n  \"b\": {},\n}}"},
 		{"cursor", "{\"mcpServers\": {\"b\": {} /* kept */, \"gatehouse\": {\"url\": \"x\"}}}",
 			"{\"mcpServers\": {\"b\": {} /* kept */}}"},
-		{"cursor", "{\"mcpServers\": {\"b\": {}, \"gatehouse\": {\"url\": \"x\"},}}", "{\"mcpServers\": {\"b\": {},}}"},
-		{"codex", "[mcp_servers.gatehouse]\nurl = \"x\"\n[mcp_servers.gatehouse.http_headers]\nA = \"b\"\n\n# other\n" +
-			"[mcp_servers.b]\nurl = \"y\"\n",
+		{"cursor", "{\"mcpServers\": {\"b\": {}, \"gatehouse\": {\"url\": \"x\"},}}", "{\"mcpServers\": {\"b\": {}}}"},
+		{"codex", "[mcp_servers.gatehouse]\nurl = \"x\"\n\n# other\n[mcp_servers.b]\nurl = \"y\"\n",
 			"\n# other\n[mcp_servers.b]\nurl = \"y\"\n"},
-		{"goose", "extensions:\n    a: {type: builtin}\n    gatehouse:\n        uri: x\n        envs:\n            A: b\n\n" +
-			"    c:\n        type: builtin\nx: 1\n",
-			"extensions:\n    a: {type: builtin}\n\n    c:\n        type: builtin\nx: 1\n"},
-		{"goose", "extensions:\n  gatehouse: {uri: x}\nx: 1\n", "x: 1\n"},
-		{"goose", "a: 1\n", "a: 1\n"},
 	} {
 		if after, err := client(t, tt.client).Set(tt.before, "gatehouse", ""); err != nil || after != tt.after {
 			t.Errorf("%s: %v\n%s\nwant\n%s", tt.client, err, after, tt.after)
@@ -113,17 +110,18 @@ func TestEditRefuses(t *testing.T) {
 		{"cursor", "[]", "cannot unmarshal array"},
 		{"cursor", `{"mcpServers": ["secret-value"]}`, "mcpServers is not an object with servers"},
 		{"cursor", `{"mcpServers": {}, "mcpServers": null}`, ErrByHand.Error()},
-		{"codex", "a = \"secret-value\nb = 1\n", "line 1 is not TOML"},
+		{"codex", "a = \"secret-value\nb = 1\n", "line 1: this is not TOML"},
 		{"codex", "mcp_servers = { a = { url = \"secret-value\" } }\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.a.url = \"secret-value\"\n", ErrByHand.Error()},
 		{"codex", "[mcp_servers]\ngatehouse = { url = \"secret-value\" }\n", ErrByHand.Error()},
 		{"codex", "a = \"\"\"\n[mcp_servers.gatehouse]\nsecret-value\n\"\"\"\n", ErrByHand.Error()},
-		{"goose", "a: [secret-value\n", "yaml: "},
-		{"goose", "extensions: {a: {type: builtin}}\n", ErrByHand.Error()},
-		{"goose", "extensions: [secret-value]\n", "extensions is not an object with servers"},
+		{"codex", "[mcp_servers.gatehouse]\nhttp_headers = {A = \"secret-value\"}\n", ErrByHand.Error()},
+		{"codex", "mcp_servers.gatehouse.url = \"secret-value\"\n", ErrByHand.Error()},
+		{"cursor", "null", "it has no object"},
+		{"cursor", "{\"secret-value\": \"\xff\"}", "it is not in UTF-8"},
 	} {
 		c := client(t, tt.client)
-		if _, err := c.Set(tt.text, "gatehouse", c.Entry("gatehouse", gatewayURL, "x")); err == nil ||
+		if _, err := c.Set(tt.text, "gatehouse", c.Entry(gatewayURL, "x")); err == nil ||
 			!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret-value") {
 			t.Errorf("%s: %v, want %s", tt.text, err, tt.want)
 		}
@@ -135,17 +133,17 @@ func TestDiff(t *testing.T) {
 	c := client(t, "cursor")
 	before := "{\n  \"mcpServers\": {\n    \"a\": {\"url\": \"https://a.example/mcp\", " +
 		"\"headers\": {\"Authorization\": \"Bearer secret-value\"}}\n  }\n}\n"
-	after, err := c.Set(before, "gatehouse", c.Entry("gatehouse", gatewayURL, ""))
+	after, err := c.Set(before, "gatehouse", c.Entry(gatewayURL, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := Diff(before, after); strings.Contains(got, "secret-value") ||
-		!strings.Contains(got, "+    \"gatehouse\": {\n") || !strings.Contains(got, "https://a.example/mcp") ||
+		!strings.Contains(got, "+    \"gatehouse\": {\"url\":") || !strings.Contains(got, "https://a.example/mcp") ||
 		!strings.Contains(got, "\"Authorization\": <secret>\n") {
 		t.Error(got)
 	}
-	goose := "extensions:\n  a:\n    headers:\n      Authorization: Bearer secret-value\n"
-	if got := Diff(goose, goose+"b: 1\n"); strings.Contains(got, "secret-value") || !strings.Contains(got, "+b: 1\n") {
+	codex := "[mcp_servers.a.http_headers]\nAuthorization = \"secret-value\"\n"
+	if got := Diff(codex, codex+"b = 1\n"); strings.Contains(got, "secret-value") || !strings.Contains(got, "+b = 1\n") {
 		t.Error(got)
 	}
 }
@@ -160,14 +158,14 @@ func TestClients(t *testing.T) {
 				t.Errorf("%s: %+v", system, c)
 			}
 			ids[c.ID], files[c.File] = true, true
-			if !json.Valid([]byte(c.Entry("gatehouse", `https://x.example/"&`, `C:\a\gatehouse.exe`))) {
+			if !json.Valid([]byte(c.Entry(`https://x.example/"&`, `C:\a\gatehouse.exe`))) {
 				t.Errorf("%s", c.Form)
 			}
 		}
 		for id, file := range map[string]map[string]string{
-			"linux":   {"zed": "/h/settings/zed/settings.json", "goose": "/h/settings/goose/config.yaml"},
+			"linux":   {"zed": "/h/settings/zed/settings.json"},
 			"darwin":  {"zed": "/h/.config/zed/settings.json", "opencode": "/h/.config/opencode/opencode.json"},
-			"windows": {"zed": "/h/settings/Zed/settings.json", "goose": "/h/settings/Block/goose/config/config.yaml"},
+			"windows": {"zed": "/h/settings/Zed/settings.json"},
 		}[system] {
 			if !files[file] {
 				t.Errorf("%s: %s is not at %s", system, id, file)
@@ -189,18 +187,17 @@ func TestClients(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	f.Add("cursor", "{\"mcpServers\": {\"a\": {} /* x */, // y\n},}")
 	f.Add("codex", "[mcp_servers.gatehouse]\nurl = \"x\"\n# y\n[a]\nb = '''\n[c]\n'''\n")
-	f.Add("goose", "a: |\n  extensions:\n   b\nextensions:\n  gatehouse:\n    x: 1\n  c: {}\n")
 	f.Fuzz(func(t *testing.T, id, text string) {
 		for _, c := range (Machine{Home: "/h", Config: "/c"}).Clients() {
 			if c.ID != id {
 				continue
 			}
-			entry := c.Entry("gatehouse", gatewayURL, "x")
+			entry := c.Entry(gatewayURL, "x")
 			after, err := c.Set(text, "gatehouse", entry)
 			if err != nil {
 				continue
 			}
-			if got, err := c.Get(after, "gatehouse"); err != nil || got != Canonical(entry) {
+			if got, err := c.Get(after, "gatehouse"); err != nil || got != canonical(t, entry) {
 				t.Fatalf("%v %s\n%s", err, got, after)
 			}
 			back, err := c.Set(after, "gatehouse", "")

@@ -65,11 +65,7 @@ func standard(text string) (json.RawMessage, error) {
 }
 
 // readJSON reads the file of any client, with its servers in different places.
-func (d *Draft) readJSON(text string) error {
-	raw, err := standard(text)
-	if err != nil {
-		return err
-	}
+func (d *Draft) readJSON(raw json.RawMessage) {
 	root := members(raw)
 	d.readInputs(find(root, "inputs"))
 	known := false
@@ -114,7 +110,6 @@ func (d *Draft) readJSON(text string) error {
 			}
 		}
 	}
-	return nil
 }
 
 // isIn reports whether the servers of a project are wanted.

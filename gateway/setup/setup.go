@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -73,16 +74,15 @@ func Read(text, dir string) (*Draft, error) {
 			text = strings.TrimSpace(string(raw))
 		}
 	}
+	var raw json.RawMessage
 	var err error
 	switch {
 	case strings.HasPrefix(text, "{"):
-		err = d.readJSON(text)
+		raw, err = standard(text)
 	case strings.HasPrefix(text, "\""): // the inside of an object
-		err = d.readJSON("{" + strings.TrimSuffix(text, ",") + "}")
+		raw, err = standard("{" + strings.TrimSuffix(text, ",") + "}")
 	case tomlHead.MatchString(text) && strings.Contains(text, "mcp_servers"):
-		if text, err = jsonOfTOML(text); err == nil {
-			err = d.readJSON(text)
-		}
+		raw, err = jsonOfTOML(text)
 	case strings.Contains("\n"+text, "\nupstreams:"):
 		err = errors.New("this is a configuration of Gatehouse already: use it as it is")
 	default:
@@ -91,6 +91,7 @@ func Read(text, dir string) (*Draft, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.readJSON(raw)
 	if len(d.Servers) == 0 {
 		if len(d.Notes) > 0 {
 			return nil, errors.New(d.Notes[0].Text)

@@ -258,7 +258,7 @@ func TestReadProblems(t *testing.T) {
 		`{"mcpServers": {}}`:             "there is no server in it",
 		"{\n\"a\": }":                    "line 2: this is not JSON",
 		"upstreams:\n- name: a":          "configuration of Gatehouse already",
-		"[mcp_servers.a\ncommand='x'":    "this is not TOML: ",
+		"[mcp_servers.a\ncommand='x'":    "line 2: this is not TOML",
 		"[]":                             "looks like JSON",
 		"[{\"command\": \"x\"}]":         "looks like JSON",
 		"mcpServers:\n  a:\n    url: x":  "line 1 looks like YAML",

@@ -7,15 +7,13 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// jsonOfTOML returns the servers in the file of Codex as the other clients write them, in JSON.
-func jsonOfTOML(text string) (string, error) {
-	var root map[string]any
+// jsonOfTOML returns TOML as JSON. The error does not show what is in the text.
+func jsonOfTOML(text string) (json.RawMessage, error) {
+	root := map[string]any{}
 	if _, err := toml.Decode(text, &root); err != nil {
-		return "", fmt.Errorf("this is not TOML: %w", err)
+		line := 1
+		_, _ = fmt.Sscanf(err.Error(), "toml: line %d", &line)
+		return nil, fmt.Errorf("line %d: this is not TOML", line)
 	}
-	raw, err := json.Marshal(map[string]any{"mcp_servers": root["mcp_servers"]})
-	if err != nil {
-		return "", fmt.Errorf("this TOML has a value that no server has: %w", err)
-	}
-	return string(raw), nil
+	return json.Marshal(root)
 }

@@ -45,16 +45,12 @@ func TestConnect(t *testing.T) {
 		}
 	})
 	home := t.TempDir()
-	bin := filepath.Join(home, "bin")
-	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(filepath.Join(home, ".config"), 0o700)); err != nil {
+	if err := os.Mkdir(filepath.Join(home, ".config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	// The packages' install scripts, which put these programs in place, do not run.
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	claude := hosts.Module("@anthropic-ai", "claude-code-linux-"+arch, "claude")
-	if err := os.Symlink(claude, filepath.Join(bin, "claude")); err != nil {
-		t.Fatal(err)
-	}
 	run := func(program string, args ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
@@ -65,7 +61,7 @@ func TestConnect(t *testing.T) {
 		}
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Dir = home
-		cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin", "DISABLE_AUTOUPDATER=1",
+		cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin", "DISABLE_AUTOUPDATER=1",
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_CLI_TRUST_WORKSPACE=true"}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -84,7 +80,7 @@ func TestConnect(t *testing.T) {
 
 	run(gatehouse, "connect", gateway.URL, "--yes", "--client", "claude-code", "--client", "gemini", "--client", "codex",
 		"--client", "claude-desktop")
-	run(gatehouse, "connect", "--undo", "--yes")
+	run(gatehouse, "connect", gateway.URL, "--undo", "--yes")
 	for name, before := range files {
 		if got := contentsOf(t, filepath.Join(home, name)); got != before {
 			t.Errorf("%s is not as before:\n%s\nwas\n%s", name, got, before)
