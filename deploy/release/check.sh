@@ -141,4 +141,13 @@ printf '%s\n' 'listen: 127.0.0.1:0' 'admin: {listen: 127.0.0.1:19090}' 'upstream
 	inside health --ready -c /etc/gatehouse/gatehouse.yaml || { cat "$ROOT.log"; exit 1; }
 	kill $gateway && wait $gateway
 	! inside health -c /etc/gatehouse/gatehouse.yaml >/dev/null 2>&1' || fail "the image does not run on a read-only root"
+
+step "the chart"
+helm=$work/helm
+go -C internal/interop/helm build -o "$helm" helm.sh/helm/v3/cmd/helm
+chart=$(HELM=$helm deploy/release/chart.sh "127.0.0.1:$port/charts" "$version" --plain-http)
+[[ $chart == *@sha256:* ]] || fail "the chart is not pushed: $chart"
+"$helm" template gatehouse "oci://127.0.0.1:$port/charts/gatehouse" --version "$version" --plain-http \
+	-f deploy/helm/gatehouse/ci/minimal-values.yaml 2>"$work/log" >"$work/objects" || fail "$(cat "$work/log")"
+grep -q "image: ghcr.io/gatehouse-mcp/gatehouse:$version\$" "$work/objects" || fail "the chart does not run the image of its version"
 echo "release-check: all is well"
