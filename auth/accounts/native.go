@@ -15,26 +15,23 @@ import (
 // nativeCallback is the path to which the browser of the one user comes back.
 const nativeCallback = "/callback"
 
-// SignIn signs the user of this machine in at a server: it calls open with the page for the browser, waits for the
-// browser at a port of 127.0.0.1 (RFC 8252 §7.3), 0 for one of its choice, and keeps in the vault what the server
-// gives. The Flow needs no PublicURL. Errors are a *Problem, those of the vault, or that of ctx.
-func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func(url string)) error {
+// SignIn signs the user of this machine, whose account was in a state before, in at a server: it calls open with the
+// page for the browser, and waits for the browser at a port of 127.0.0.1 (RFC 8252 §7.3), 0 for one of its choice. The
+// Flow needs no PublicURL. Errors are a *Problem, or that of ctx.
+func (f Flow) SignIn(ctx context.Context, s Server, before vault.State, port int,
+	open func(url string)) (grant vault.Grant, err error) {
 	var who vault.Owner // the one user of this machine
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, problem(nil, "The browser did not come back within %s", longest))
 	defer cancel()
 	listener, err := listen(s, port)
 	if err != nil {
-		return problem(err, "The browser could not come back to this machine")
+		return grant, problem(err, "The browser could not come back to this machine")
 	}
 	defer listener.Close()
 	f.PublicURL, f.Callback = "http://"+listener.Addr().String(), nativeCallback
-	states, err := v.States(ctx, who, []string{s.Name})
+	way, err := f.begin(ctx, s, who, "", "", before)
 	if err != nil {
-		return err
-	}
-	way, err := f.begin(ctx, s, who, "", "", states[0])
-	if err != nil {
-		return err
+		return grant, err
 	}
 	type result struct {
 		grant vault.Grant
@@ -79,10 +76,7 @@ func (f Flow) SignIn(ctx context.Context, s Server, v Vault, port int, open func
 		server.Close()
 	}
 	<-served
-	if got.err != nil {
-		return got.err
-	}
-	return v.Keep(ctx, who, s.Name, got.grant)
+	return got.grant, got.err
 }
 
 // listen listens where the browser comes back. A port of its choice is the same for a server each time, if it is free:

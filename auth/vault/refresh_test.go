@@ -1,10 +1,12 @@
 package vault
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -237,6 +239,28 @@ func TestRefreshNotSaved(t *testing.T) {
 	if n := len(s.asked()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
+}
+
+// TestRefreshAtTheEnd: Close does not cut off a refresh, which has used up its token.
+func TestRefreshAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newAuthServer(t)
+	v, _ := s.open(t, Config{}, nil)
+	keep(t, v, alice, "crm", s.grant("alice", -time.Second))
+	closed := make(chan struct{})
+	s.set(func() {
+		s.hook = func(*http.Request) {
+			go func() {
+				v.Close()
+				close(closed)
+			}()
+			for v.spawn(func(context.Context) {}) { // until Close has begun
+				runtime.Gosched()
+			}
+		}
+	})
+	wantToken(t, v, alice, "crm", accessToken("alice", 1))
+	<-closed
 }
 
 // TestSignedOutDuringRefresh: what a refresh brings for somebody who has signed out is revoked.

@@ -33,6 +33,8 @@ const (
 	mostClients = 64
 	// maxToken bounds an access token or a refresh token, in bytes.
 	maxToken = 16 << 10
+	// lastRefresh is how long a refresh may still take at the end: its token may be used up already.
+	lastRefresh = 5 * time.Second
 	// unused is how long an unused grant is kept.
 	unused = 180 * 24 * time.Hour
 )
@@ -204,27 +206,19 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 	return v, err
 }
 
-// Close ends what runs, and waits. It may be called twice.
+// Close waits for what runs, for lastRefresh at most, and begins nothing else. Tokens that are known can still be used.
+// It may be called twice.
 func (v *Vault) Close() {
 	v.mu.Lock()
 	v.closed = true
 	v.mu.Unlock()
-	v.stop()
+	defer time.AfterFunc(lastRefresh, v.stop).Stop()
 	v.wg.Wait()
+	v.stop()
 	v.sealer.close()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.clients.Purge()
-}
-
-// Settle has refreshes that are under way end, for at most d, and begins no others. A refresh that is cut off may have
-// used up its token.
-func (v *Vault) Settle(d time.Duration) {
-	v.mu.Lock()
-	v.closed = true
-	v.mu.Unlock()
-	defer time.AfterFunc(d, v.stop).Stop()
-	v.wg.Wait()
 }
 
 // Keep keeps a grant, in place of the one that was there: the user has signed in.

@@ -1,9 +1,9 @@
 // Package bridge carries MCP between a host on standard input and output and a server on HTTP. It relays the messages
 // of every revision, and translates none.
 //
-// It owns the host's pipe and what waits for answers (bridge.go), requests with their streams and errors (request.go),
-// the session of a stateful host and its renewal (session.go), what stateless requests say in headers (header.go), and
-// when the user has to sign in (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens
+// It owns the host's pipe and what waits for answers (bridge.go), requests with their headers, streams and errors
+// (request.go), the session of a stateful host and its renewal (session.go), and when the user has to sign in
+// (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens
 // to auth/vault. Run waits for what it starts, but for the reader of the input, which only the host ends.
 package bridge
 
@@ -141,8 +141,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err erro
 	b.mu.Unlock()
 	b.wg.Wait()
 	if b.login != nil {
-		defer b.login.close()
-		b.login.settle()
+		b.login.close()
 	}
 	bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
 	defer stop()
@@ -239,13 +238,7 @@ func (b *Bridge) begin(ctx context.Context, m wire.Message) {
 
 // answer makes a request at the server, and gives the host the answer.
 func (b *Bridge) answer(ctx context.Context, m wire.Message) {
-	var answer wire.Message
-	var err error
-	if m.Method == mcp.MethodInitialize {
-		answer, err = b.open(ctx, m)
-	} else {
-		answer, err = b.send(ctx, nil, m)
-	}
+	answer, err := b.send(ctx, nil, m)
 	b.mu.Lock()
 	delete(b.calls, string(m.ID))
 	b.mu.Unlock()

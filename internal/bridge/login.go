@@ -25,8 +25,6 @@ const (
 	// betweenPages is how long no page opens again for the same rights: not for each request after a sign-in that
 	// failed, or of a server that goes on refusing (2025-11-25 basic/authorization).
 	betweenPages = time.Minute
-	// lastRefresh is how long a refresh may still take at the end: its token may be used up already.
-	lastRefresh = 5 * time.Second
 	// maxFlows bounds what is kept of sign-ins that have begun, and of registrations.
 	maxFlows = 1000
 )
@@ -43,7 +41,7 @@ type login struct {
 	lock   string // the file that is open while the user signs in
 	key    *seal.Key
 
-	base   context.Context // of sign-ins; ends with settle
+	base   context.Context // of sign-ins; ends with close
 	stop   context.CancelFunc
 	flight singleflight.Group // of sign-ins, and what guards the last one:
 
@@ -85,14 +83,10 @@ func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 	return l, err
 }
 
-// settle ends sign-ins, and waits for refreshes. What is known of tokens can be used on.
-func (l *login) settle() {
+// close ends sign-ins, and waits for refreshes. A token that is known can still be used.
+func (l *login) close() {
 	l.stop()
 	_, _, _ = l.flight.Do("", func() (any, error) { return nil, nil }) // after the one that is under way
-	l.vault.Settle(lastRefresh)
-}
-
-func (l *login) close() {
 	l.Close()
 	l.vault.Close()
 }
@@ -139,7 +133,8 @@ func (l *login) obtain(ctx context.Context) error {
 		return err
 	}
 	defer alone.Close()
-	states, err := l.vault.States(ctx, vault.Owner{}, []string{l.server.Name})
+	var who vault.Owner // the one user
+	states, err := l.vault.States(ctx, who, []string{l.server.Name})
 	if err != nil {
 		return err
 	}
@@ -150,7 +145,10 @@ func (l *login) obtain(ctx context.Context) error {
 	case wanted == l.wanted && time.Since(l.opened) < betweenPages:
 		return l.why
 	}
-	err = l.flow.SignIn(ctx, l.server, l.vault, l.port, l.open)
+	grant, err := l.flow.SignIn(ctx, l.server, states[0], l.port, l.open)
+	if err == nil {
+		err = l.vault.Keep(ctx, who, l.server.Name, grant)
+	}
 	l.wanted, l.opened = wanted, time.Now()
 	l.why = cmp.Or(err, errors.New("you have signed in just now, and it goes on refusing: ask its operator for access"))
 	return err

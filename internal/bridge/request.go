@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
@@ -22,12 +23,20 @@ const (
 	patience = 15 * time.Second
 	// maxSignIns is how often one request has its user sign in: for more rights, say.
 	maxSignIns = 2
+	// maxTools bounds the tools that are remembered.
+	maxTools = 10_000
 )
+
+// stateless reports whether a message is complete in itself, without a session.
+func stateless(m wire.Message) bool { return m.Params.At("_meta", wire.MetaVersion) != nil }
 
 // send makes a request on a connection, nil for that of the session, and returns the answer. It has the user sign in,
 // waits a little for a server that is away, begins another session where this one is gone, and goes on with a stream
 // that breaks off (2025-11-25 basic/transports#resumability-and-redelivery).
 func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message) (wire.Message, error) {
+	if conn == nil && m.Method == mcp.MethodInitialize {
+		return b.open(ctx, m)
+	}
 	listens := m.Method == mcp.MethodListen // it begins again: the server's acknowledgement tells the host
 	pauses, heard, after := admit.NewBackoff(), time.Now(), ""
 	signIns, renewed := 0, false
@@ -75,6 +84,48 @@ func (b *Bridge) start(ctx context.Context, conn *streamable.Conn, m wire.Messag
 	}
 	return conn.Start(&transport.Request{Method: m.Method, Body: text(m), Header: b.header(m),
 		Life: transport.NewLife(ctx, 0, 0)})
+}
+
+// header returns the headers of a stateless request, nil for those of the session.
+func (b *Bridge) header(m wire.Message) http.Header {
+	if !stateless(m) {
+		return nil
+	}
+	h := maps.Clone(b.plain.Header())
+	h.Set(wire.HeaderVersion, m.Params.At("_meta", wire.MetaVersion).Text())
+	h.Set(wire.HeaderMethod, m.Method)
+	member := mcp.NameMember(m.Method)
+	if member == "" {
+		return h
+	}
+	name := m.Params.At(member).Text()
+	h.Set(wire.HeaderName, wire.EncodeHeader(name))
+	if m.Method != mcp.MethodToolsCall {
+		return h
+	}
+	b.mu.Lock()
+	params := b.params[name]
+	b.mu.Unlock()
+	for _, p := range params {
+		if value, ok := p.Value(m.Params.At("arguments")); ok {
+			h.Set(wire.HeaderParamPrefix+p.Name, value)
+		}
+	}
+	return h
+}
+
+// learn remembers which arguments of tools a stateless server has repeated in headers (2026-07-28
+// basic/transports/streamable-http#custom-headers-from-tool-parameters), by a list that the host reads.
+func (b *Bridge) learn(list mcp.Raw) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list.At("tools").Elements(func(tool mcp.Raw) bool {
+		params, err := wire.ParamHeaders(tool.At("inputSchema"))
+		if err == nil {
+			b.params[tool.At("name").Text()] = params
+		}
+		return len(b.params) < maxTools
+	})
 }
 
 // relay passes on what a stream has, and returns the answer.

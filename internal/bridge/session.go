@@ -36,7 +36,9 @@ func (b *Bridge) open(ctx context.Context, hello wire.Message) (wire.Message, er
 	if err != nil {
 		return wire.Message{}, err
 	}
-	b.replace(s)
+	b.mu.Lock()
+	b.session = s
+	b.mu.Unlock()
 	return s.said, nil
 }
 
@@ -54,12 +56,6 @@ func (b *Bridge) greet(ctx context.Context, hello wire.Message) (*session, error
 	return &session{conn, hello, said}, nil
 }
 
-func (b *Bridge) replace(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.session = s
-}
-
 // renew begins another session, as the host has begun it, where the server has ended this one (2025-11-25
 // basic/transports#session-management). The host learns that lists may have changed.
 func (b *Bridge) renew(ctx context.Context, gone *session) error {
@@ -75,7 +71,9 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	if err := s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil)); err != nil {
 		return err
 	}
-	b.replace(s)
+	b.mu.Lock()
+	b.session = s
+	b.mu.Unlock()
 	b.hear(s)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
 		if s.said.Result.At("capabilities", kind, "listChanged").IsTrue() {
