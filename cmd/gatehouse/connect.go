@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,15 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-// connectFlags are the flags of the command.
-type connectFlags struct {
-	config, name     string
-	clients          []string
-	undo, yes, print bool
-}
-
 func newConnect() *cobra.Command {
-	var flags connectFlags
+	var c connector
 	var stdio bool
 	cmd := &cobra.Command{
 		Use:   "connect [URL]",
@@ -53,26 +45,24 @@ func newConnect() *cobra.Command {
 		if stdio && len(args) > 0 {
 			return work(func(cmd *cobra.Command) error { return runBridge(cmd, args[0]) })(cmd, nil)
 		}
-		for _, name := range []string{"stdio", "key-env", "header-env", "ca-file", "authorization-server", "client-id",
-			"client-secret-file", "redirect-port"} {
+		for _, name := range []string{"stdio", "header-env", "ca-file", "authorization-server", "client-id", "redirect-port"} {
 			if cmd.Flags().Changed(name) {
 				return fmt.Errorf("--%s: write connect --stdio URL", name)
 			}
 		}
-		c, err := newConnector(cmd, bufio.NewScanner(cmd.InOrStdin()), flags)
-		if err != nil {
+		if err := c.find(cmd, bufio.NewScanner(cmd.InOrStdin())); err != nil {
 			return err
 		}
 		return work(func(*cobra.Command) error { return c.run(args) })(cmd, nil)
 	}
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "carry MCP between standard input and output and the URL")
 	bridgeFlags(cmd)
-	namedConfig(cmd, &flags.config)
-	cmd.Flags().StringArrayVar(&flags.clients, "client", nil, "`NAME` of a client; may be given several times")
-	cmd.Flags().StringVar(&flags.name, "name", "gatehouse", "`NAME` of the gateway in the clients")
-	cmd.Flags().BoolVar(&flags.undo, "undo", false, "take out what this command has written")
-	cmd.Flags().BoolVar(&flags.print, "print", false, "print the entries, and change nothing")
-	cmd.Flags().BoolVar(&flags.yes, "yes", false, "ask nothing; entries of others stay")
+	namedConfig(cmd, &c.config)
+	cmd.Flags().StringArrayVar(&c.named, "client", nil, "`NAME` of a client; may be given several times")
+	cmd.Flags().StringVar(&c.name, "name", "gatehouse", "`NAME` of the gateway in the clients")
+	cmd.Flags().BoolVar(&c.undo, "undo", false, "take out what this command has written")
+	cmd.Flags().BoolVar(&c.print, "print", false, "print the entries, and change nothing")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "ask nothing; entries of others stay")
 	for _, name := range []string{"config", "client", "name", "undo", "print", "yes"} {
 		cmd.MarkFlagsMutuallyExclusive("stdio", name)
 	}
@@ -81,42 +71,42 @@ func newConnect() *cobra.Command {
 
 // connector writes entries of the gateway into files of clients.
 type connector struct {
-	connectFlags
-	out          io.Writer
+	config, name     string // flags
+	named            []string
+	undo, yes, print bool
+
 	in           *bufio.Scanner
+	out          io.Writer
+	clients      []setup.Client
 	url, program string // program is the path of gatehouse
-	targets      []setup.Client
-	found        bool // something to take out
+	found        bool   // something to take out
 }
 
-// newConnector checks the flags, and finds the clients.
-func newConnector(cmd *cobra.Command, in *bufio.Scanner, flags connectFlags) (*connector, error) {
-	c := &connector{connectFlags: flags, out: cmd.OutOrStdout(), in: in}
-	if !setup.EntryName.MatchString(flags.name) {
-		return nil, fmt.Errorf("--name %q: want letters, digits, _ and -, at most 64", flags.name)
+// find checks the flags, and finds the clients.
+func (c *connector) find(cmd *cobra.Command, in *bufio.Scanner) error {
+	c.in, c.out = in, cmd.OutOrStdout()
+	if !setup.EntryName.MatchString(c.name) {
+		return fmt.Errorf("--name %q: want letters, digits, _ and -, at most 64", c.name)
 	}
 	machine, err := thisMachine()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := machine.Clients()
-	for _, id := range flags.clients {
-		if !slices.ContainsFunc(all, func(t setup.Client) bool { return t.ID == id }) {
-			return nil, fmt.Errorf("--client %q: no such client: gatehouse connect --help has their names", id)
+	for _, client := range machine.Clients() {
+		_, err := os.Stat(client.Mark)
+		if slices.Contains(c.named, client.ID) || len(c.named) == 0 && (err == nil || c.undo) {
+			c.clients = append(c.clients, client)
 		}
 	}
-	for _, t := range all {
-		_, err := os.Stat(t.Mark)
-		if slices.Contains(flags.clients, t.ID) || len(flags.clients) == 0 && (err == nil || flags.undo) {
-			c.targets = append(c.targets, t)
-		}
+	if len(c.clients) < len(c.named) {
+		return fmt.Errorf("--client %q: want names that gatehouse connect --help has, each once", c.named)
 	}
-	return c, nil
+	return nil
 }
 
 // run does what the flags say with each client.
 func (c *connector) run(args []string) (err error) {
-	if len(c.targets) == 0 {
+	if len(c.clients) == 0 {
 		return errors.New("no client was found here: name one with --client, or print what it needs with --print, too")
 	}
 	if c.url, err = gatewayURL(c.config, args); err != nil {
@@ -126,16 +116,23 @@ func (c *connector) run(args []string) (err error) {
 		return err
 	}
 	do := c.connect
-	switch {
-	case c.print:
-		do = c.show
-	case c.undo:
+	if c.undo {
 		do = c.takeOut
 	}
 	var errs []error
-	for _, t := range c.targets {
-		if err := do(t); err != nil {
-			errs = append(errs, fmt.Errorf("%s is not changed: %w", t, err))
+	for _, client := range c.clients {
+		if c.print {
+			text, err := client.Set("", c.name, client.Entry(c.url, c.program))
+			fmt.Fprintf(c.out, "%s:\n%s\n", client, text)
+			errs = append(errs, err)
+			continue
+		}
+		f, err := c.look(client)
+		if err == nil {
+			err = do(f)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s is not changed: %w", client, err))
 		}
 	}
 	if c.undo && !c.found && len(errs) == 0 {
@@ -179,124 +176,100 @@ func thisProgram() (string, error) {
 	return own, err
 }
 
-// show prints the entry for a client.
-func (c *connector) show(t setup.Client) error {
-	text, err := t.Set("", c.name, t.Entry(c.url, c.program))
-	fmt.Fprintf(c.out, "%s:\n%s\n", t, text)
-	return err
-}
-
 // file is that of a client.
 type file struct {
-	now, backup contents // backup is what it had before this command wrote into it; it stands beside it
-	was         string   // the entry that it has, in JSON; "" for none
+	setup.Client
+	now    string // what it has; "" if it is not there
+	was    string // the entry of the gateway in it, in JSON; "" for none
+	backup string // the path of a copy of what it had before this command wrote into it
+	before string // what is in the copy
 }
 
-// backup returns the path of a backup.
-func (c *connector) backup(t setup.Client) string { return t.File + ".before-" + c.name }
-
 // look reads the file of a client.
-func (c *connector) look(t setup.Client) (f file, err error) {
-	if f.now, err = readContents(t.File, mostFile); err != nil {
+func (c *connector) look(client setup.Client) (f file, err error) {
+	f.Client, f.backup = client, client.File+".before-"+c.name
+	if f.now, err = contentsOf(f.File); err != nil {
 		return f, err
 	}
-	if f.backup, err = readContents(c.backup(t), mostFile); err != nil {
+	if f.before, err = contentsOf(f.backup); err != nil {
 		return f, err
 	}
-	f.was, err = t.Get(f.now.Text, c.name)
+	f.was, err = f.Get(f.now, c.name)
 	return f, err
 }
 
-// connected returns a file with the entry of the gateway.
-func (c *connector) connected(t setup.Client, f file) (contents, error) {
-	text, err := t.Set(f.now.Text, c.name, t.Entry(c.url, c.program))
-	return contents{text, true}, err
-}
-
-// undone returns what the file of a client has without its entry: what it had before or, if something else has changed
-// since, that with the entry of before or none.
-func (c *connector) undone(t setup.Client, f file) (contents, error) {
-	if with, err := t.Set(f.backup.Text, c.name, f.was); err == nil && with == f.now.Text {
-		return contents{f.backup.Text, f.backup.Text != ""}, nil
+// undone returns what a file has without its entry: what it had before or, if something else has changed since, that
+// with the entry of before or none.
+func (c *connector) undone(f file) (string, error) {
+	if with, err := f.Set(f.before, c.name, f.was); err == nil && with == f.now {
+		return f.before, nil
 	}
-	before, err := t.Get(f.backup.Text, c.name)
-	if err == nil {
-		f.now.Text, err = t.Set(f.now.Text, c.name, before)
-	}
-	return f.now, err
-}
-
-// connect writes the entry into the file of a client.
-func (c *connector) connect(t setup.Client) error {
-	f, err := c.look(t)
+	was, err := f.Get(f.before, c.name)
 	if err != nil {
-		return err
+		return "", err
 	}
-	goal, err := c.connected(t, f)
+	return f.Set(f.now, c.name, was)
+}
+
+// connect writes the entry into a file.
+func (c *connector) connect(f file) error {
+	goal, err := f.Set(f.now, c.name, f.Entry(c.url, c.program))
 	if err != nil {
 		return err
 	}
 	before, question := f.now, "  write this? [Y]es, [n]o: "
 	switch {
 	case goal == f.now:
-		fmt.Fprintf(c.out, "%s has the gateway already\n", t)
+		fmt.Fprintf(c.out, "%s has the gateway already\n", f)
 		return nil
 	case f.was != "" && c.yes:
 		return fmt.Errorf("%s is another server there: leave --yes out to replace it, or choose a --name", c.name)
 	case f.was != "":
 		question = "  " + c.name + " is another server there: replace it? [y]es, [N]o: "
 	}
-	if !c.agreed(t, f.now, goal, question) {
+	if !c.agreed(f, goal, question) {
 		return nil
 	}
-	if f.was != "" && f.backup.There {
-		if before, err = c.undone(t, f); err != nil {
+	if _, err := os.Stat(f.backup); err == nil && f.was != "" {
+		if before, err = c.undone(f); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(t.File), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(f.File), 0o700); err != nil {
 		return err
 	}
-	if err := writeFresh(c.backup(t), before.Text, true); err != nil {
+	if err := writeFresh(f.backup, before, true); err != nil {
 		return err
 	}
-	if err := writeContents(t.File, f.now, goal); err != nil {
+	if err := changeFile(f.File, f.now, goal); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "  written. %s: %s\n", t.Name, t.Next)
+	fmt.Fprintf(c.out, "  written. %s: %s\n", f.Name, f.Next)
 	return nil
 }
 
-// takeOut takes the entry out of the file of a client.
-func (c *connector) takeOut(t setup.Client) error {
-	f, err := c.look(t)
-	if err != nil || f.was == "" {
-		return err
+// takeOut takes the entry out of a file.
+func (c *connector) takeOut(f file) error {
+	if f.was == "" {
+		return nil
 	}
 	c.found = true
-	if wanted, err := c.connected(t, f); c.yes && (err != nil || wanted != f.now) {
+	if goal, err := f.Set(f.now, c.name, f.Entry(c.url, c.program)); c.yes && (err != nil || goal != f.now) {
 		return fmt.Errorf("%s is not the entry for %s there: leave --yes out, or give its URL", c.name, c.url)
 	}
-	goal, err := c.undone(t, f)
-	if err != nil || !c.agreed(t, f.now, goal, "  take it out? [Y]es, [n]o: ") {
+	goal, err := c.undone(f)
+	if err != nil || !c.agreed(f, goal, "  take it out? [Y]es, [n]o: ") {
 		return err
 	}
-	if err := writeContents(t.File, f.now, goal); err != nil {
+	if err := changeFile(f.File, f.now, goal); err != nil {
 		return err
 	}
-	if goal.Text == f.backup.Text {
-		fmt.Fprintf(c.out, "  %s is as it was before\n", t)
-	} else {
-		fmt.Fprintf(c.out, "  %s has changed since: the entry alone is taken out\n", t)
-	}
-	if err := os.Remove(c.backup(t)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	fmt.Fprintln(c.out, "  taken out")
+	return os.RemoveAll(f.backup)
 }
 
 // agreed shows a change and asks about it.
-func (c *connector) agreed(t setup.Client, now, goal contents, question string) bool {
-	fmt.Fprintf(c.out, "%s:\n%s", t, setup.Diff(now.Text, goal.Text))
+func (c *connector) agreed(f file, goal, question string) bool {
+	fmt.Fprintf(c.out, "%s:\n%s", f, setup.Diff(f.now, goal))
 	return c.yes || agreed(c.out, c.in, question)
 }

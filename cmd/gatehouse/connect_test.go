@@ -117,8 +117,8 @@ func TestConnect(t *testing.T) {
 	}
 	u.connect(0, "n\nn\nn\nn\n", []string{"--undo"}, "-    \"gatehouse\": {")
 	u.connect(0, "", []string{"https://b.example/mcp", "--undo", "--yes", "--client", "cursor", "--client", "windsurf"},
-		"mcp.json) is as it was before\n")
-	u.connect(0, "", []string{"--undo", "--yes"}, "config.toml) is as it was before\n")
+		"  taken out\n")
+	u.connect(0, "", []string{"--undo", "--yes"}, "  taken out\n")
 	for name, want := range map[string]string{"dotfiles/mcp.json": cursorFile, ".codex/config.toml": codexFile,
 		".config/zed/settings.json": "{}", ".codeium/windsurf/mcp_config.json": ""} {
 		if got := u.read(name); got != want {
@@ -152,7 +152,7 @@ func TestConnectUndoLater(t *testing.T) {
 	u.connect(0, "", []string{"https://work.example/mcp", "--name", "work", "--yes", "--client", "cursor"})
 	u.connect(0, "y\n", []string{"https://c.example/mcp", "--client", "cursor"}, `{"url":"https://c.example/mcp"}`)
 	u.write(".cursor/mcp.json", u.read(".cursor/mcp.json")+"\n")
-	u.connect(0, "y\n\n", []string{"--undo"}, "has changed since: the entry alone is taken out")
+	u.connect(0, "y\n\n", []string{"--undo"}, "  taken out\n")
 	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, "// changed") || strings.Contains(got, "\"gatehouse\"") ||
 		!strings.Contains(got, "\"work\"") || !strings.Contains(got, "a.example") {
 		t.Error(got)
@@ -183,13 +183,15 @@ func TestConnectLeavesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestWriteContents: a file that another program has changed is neither written nor removed.
-func TestWriteContents(t *testing.T) {
+// TestChangeFile: a file that another program has changed is neither written nor removed.
+func TestChangeFile(t *testing.T) {
 	u := newUser(t)
 	u.write("a", "theirs")
-	for _, goal := range []contents{{}, {"ours", true}} {
-		if err := writeContents("a", contents{"before", true}, goal); err == nil || u.read("a") != "theirs" {
-			t.Errorf("%v, %q", err, u.read("a"))
+	for _, now := range []string{"", "before"} {
+		for _, goal := range []string{"", "ours"} {
+			if err := changeFile("a", now, goal); err == nil || u.read("a") != "theirs" {
+				t.Errorf("%v, %q", err, u.read("a"))
+			}
 		}
 	}
 }
@@ -217,7 +219,7 @@ func TestConnectRefuses(t *testing.T) {
 		t.Error(got)
 	}
 	u.write(".cursor/mcp.json", u.read(".cursor/mcp.json")+"\n")
-	out += u.connect(0, "", []string{"--client", "cursor", "--undo", "--yes"}, "the entry alone is taken out", "<secret>")
+	out += u.connect(0, "", []string{"--client", "cursor", "--undo", "--yes"}, "  taken out\n", "<secret>")
 	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, "\"X-Api-Key\":\"secret-value\"") &&
 		!strings.Contains(got, "\"X-Api-Key\": \"secret-value\"") {
 		t.Errorf("the entry of before is not back: %s", got)
@@ -227,7 +229,7 @@ func TestConnectRefuses(t *testing.T) {
 	if strings.Contains(out, "secret-value") {
 		t.Error(out)
 	}
-	u.connect(exitUsage, "", []string{"--client", "emacs"}, `--client "emacs": no such client`)
+	u.connect(exitUsage, "", []string{"--client", "emacs"}, `--client ["emacs"]: want names that gatehouse connect --help has`)
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")
 	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "[stdio undo]")
 	u.connect(exitUsage, "", []string{"--name", "a b"}, "want letters, digits")

@@ -163,11 +163,11 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), setup.MostBytes+1))
 		return string(text), err
 	}
-	now, err := readContents(file, setup.MostBytes)
-	if err == nil && !now.There {
-		err = errors.New("there is no such file")
+	text, err := contentsOf(file)
+	if err == nil && text == "" {
+		err = errors.New("there is no such file, or it is empty")
 	}
-	return now.Text, err
+	return text, err
 }
 
 // thisMachine says where the files of clients are here.
@@ -282,47 +282,46 @@ func writeFresh(path, text string, over bool) error {
 // mostFile bounds the file of a client, in bytes: that of Claude Code can have some megabytes.
 const mostFile = 64 << 20
 
-// contents is what is in a file, if it is there.
-type contents struct {
-	Text  string
-	There bool
-}
-
-// readContents reads a file that may have so many bytes.
-func readContents(path string, most int64) (contents, error) {
+// contentsOf returns what is in a file, "" if it is not there.
+func contentsOf(path string) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return contents{}, nil
+		return "", nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostFile) {
 		err = errors.New("it is no regular file, or too large")
 	}
 	if err != nil {
-		return contents{}, err
+		return "", err
 	}
 	text, err := os.ReadFile(path)
-	return contents{string(text), true}, err
+	return string(text), err
 }
 
-// writeContents changes a file from what it has to something else. A new file is for the user alone.
-func writeContents(path string, now, goal contents) error {
+// changeFile changes a file from what it has to something else; "" is that it is not there. A new file is for the user
+// alone.
+func changeFile(path, now, goal string) error {
 	still := func() error {
-		again, err := readContents(path, mostFile)
+		again, err := contentsOf(path)
 		if err == nil && again != now {
 			err = errors.New("another program has changed it just now: try again")
 		}
 		return err
 	}
-	switch {
-	case now.There && goal.There:
-		return configtext.Replace(path, []byte(goal.Text), still)
-	case now.There:
+	if goal == "" {
 		if err := still(); err != nil {
 			return err
 		}
 		return os.Remove(path)
 	}
-	return writeFresh(path, goal.Text, false)
+	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	return configtext.Replace(path, []byte(goal), still)
 }
 
 // probeDraft tries the servers, with the values that the clients' files have. It prints that a server
@@ -409,8 +408,8 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 // connectClients offers to write the gateway into the files of the clients.
 func connectClients(cmd *cobra.Command, in *bufio.Scanner, flags initFlags) error {
 	out := cmd.OutOrStdout()
-	c, err := newConnector(cmd, in, connectFlags{config: flags.config, name: "gatehouse", yes: flags.yes})
-	if err != nil || len(c.targets) == 0 {
+	c := connector{config: flags.config, name: "gatehouse", yes: flags.yes}
+	if err := c.find(cmd, in); err != nil || len(c.clients) == 0 {
 		return err
 	}
 	if !flags.connect && (flags.yes || !agreed(out, in, "\nSee what it changes now? [Y]es, [n]o: ")) {

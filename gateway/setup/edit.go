@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 
@@ -31,12 +30,9 @@ func (c Client) inTOML() bool { return path.Ext(c.File) == ".toml" }
 // is in the file.
 func (c Client) decode(text string) (root, servers map[string]any, err error) {
 	var raw json.RawMessage
-	switch {
-	case !utf8.ValidString(text):
-		err = errors.New("it is not in UTF-8")
-	case c.inTOML():
+	if c.inTOML() {
 		raw, err = jsonOfTOML(text)
-	default:
+	} else {
 		raw, err = standard(cmp.Or(text, "{}"))
 	}
 	if err == nil {
@@ -46,16 +42,14 @@ func (c Client) decode(text string) (root, servers map[string]any, err error) {
 		return nil, nil, err
 	}
 	servers, ok := root[c.Key].(map[string]any)
-	switch {
-	case root == nil:
-		err = errors.New("it has no object")
-	case root[c.Key] == nil:
+	if root == nil || !ok && root[c.Key] != nil {
+		return nil, nil, fmt.Errorf("%s is not an object with servers", c.Key)
+	}
+	if !ok {
 		servers = map[string]any{}
 		root[c.Key] = servers
-	case !ok:
-		err = fmt.Errorf("%s is not an object with servers", c.Key)
 	}
-	return root, servers, err
+	return root, servers, nil
 }
 
 // encoded returns a value of JSON in its one form for comparisons.
@@ -85,10 +79,8 @@ func (c Client) Set(text, name, entry string) (string, error) {
 		return "", err
 	}
 	var goal any
-	if entry != "" {
-		if err := json.Unmarshal([]byte(entry), &goal); err != nil {
-			return "", err
-		}
+	if err := json.Unmarshal([]byte(cmp.Or(entry, "null")), &goal); err != nil {
+		return "", err
 	}
 	was, is := encoded(servers[name]), encoded(goal)
 	if was == is {
@@ -112,31 +104,20 @@ func (c Client) Set(text, name, entry string) (string, error) {
 	return edited, nil
 }
 
-// newline returns the end of a text's lines.
-func newline(text string) string {
-	if strings.Contains(text, "\r\n") {
-		return "\r\n"
-	}
-	return "\n"
-}
-
-// editJSON edits JSON with comments. It returns the text as it is where that is not possible.
+// editJSON edits JSON with comments that decode has read. Where it cannot, it returns something else than is wanted.
 func editJSON(text, key, name, entry string) string {
-	file, err := hujson.Parse([]byte(text))
-	root, ok := file.Value.(*hujson.Object)
-	if err != nil || !ok {
-		return text
-	}
-	nl, unit := newline(text), indentation(root, "  ")
+	file, _ := hujson.Parse([]byte(text))
+	root := file.Value.(*hujson.Object)
+	unit := indentation(root, "  ")
 	if file.Find("/"+key) == nil {
-		addMember(root, key, &hujson.Object{}, nl+unit, nl)
+		addMember(root, key, &hujson.Object{}, "\n"+unit, "\n")
 	}
 	servers, ok := file.Find("/" + key).Value.(*hujson.Object)
 	old := file.Find("/" + key + "/" + name)
 	switch {
-	case !ok:
+	case !ok: // there are several of the key
 	case old == nil:
-		addMember(servers, name, hujson.Literal(entry), nl+indentation(servers, unit+unit), nl+unit)
+		addMember(servers, name, hujson.Literal(entry), "\n"+indentation(servers, unit+unit), "\n"+unit)
 	case entry == "":
 		removeMember(servers, name)
 	default:
@@ -185,17 +166,16 @@ func removeMember(o *hujson.Object, name string) {
 	*next = slices.Concat(around, *next)
 }
 
-// editTOML adds the table of an entry at the end, and takes out what it has added before. It returns the text as it is
-// where that is not possible.
+// editTOML adds the table of an entry at the end, and takes out what it has added before. Where it cannot, it returns
+// something else than is wanted.
 func editTOML(text, key, name, was, entry string) string {
 	if regexp.MustCompile(`(?m)^[ \t]*["']?` + key + `["']?[ \t]*(\.[^=\n]*)?=`).MatchString(text) {
 		return text // a table cannot stand beside an inline one or dotted keys
 	}
-	nl := newline(text)
 	table := func(entry string) string {
-		lines := "[" + key + "." + name + "]" + nl
+		lines := "[" + key + "." + name + "]\n"
 		for _, m := range members(json.RawMessage(entry)) {
-			lines += m.name + " = " + string(m.value) + nl
+			lines += m.name + " = " + string(m.value) + "\n"
 		}
 		return lines
 	}
@@ -204,7 +184,7 @@ func editTOML(text, key, name, was, entry string) string {
 		return text
 	}
 	if text != "" {
-		text = strings.TrimRight(text, "\r\n") + nl + nl
+		text = strings.TrimRight(text, "\r\n") + "\n\n"
 	}
 	return text + table(entry)
 }

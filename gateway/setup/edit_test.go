@@ -47,8 +47,8 @@ func TestEdit(t *testing.T) {
 			"{\n  \"context_servers\": {\n    \"gatehouse\": {\"url\":\"URL\"}\n    // none\n  },\n  \"vim_mode\": true\n}\n"},
 		{"a comment beside the brace", "cursor", "{\"mcpServers\": { // mine\n  \"a\": {}\n}}",
 			"{\"mcpServers\": {\n  \"gatehouse\": {\"url\":\"URL\"}, // mine\n  \"a\": {}\n}}"},
-		{"lines of Windows", "windsurf", "{\r\n  \"mcpServers\": {\r\n  }\r\n}\r\n",
-			"{\r\n  \"mcpServers\": {\r\n    \"gatehouse\": {\"serverUrl\":\"URL\"}\r\n  }\r\n}\r\n"},
+		{"lines of Windows", "windsurf", "{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {}\r\n\t}\r\n}\r\n",
+			"{\r\n\t\"mcpServers\": {\n\t\t\"gatehouse\": {\"serverUrl\":\"URL\"},\r\n\t\t\"a\": {}\r\n\t}\r\n}\r\n"},
 		{"one line", "opencode", `{"$schema": "s", "mcp": {"a": {"type": "local", "command": ["x"]}}}`,
 			"{\"$schema\": \"s\", \"mcp\": {\n    \"gatehouse\": {\"enabled\":true,\"type\":\"remote\",\"url\":\"URL\"}," +
 				"\"a\": {\"type\": \"local\", \"command\": [\"x\"]}}}"},
@@ -117,8 +117,8 @@ func TestEditRefuses(t *testing.T) {
 		{"codex", "a = \"\"\"\n[mcp_servers.gatehouse]\nsecret-value\n\"\"\"\n", ErrByHand.Error()},
 		{"codex", "[mcp_servers.gatehouse]\nhttp_headers = {A = \"secret-value\"}\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.gatehouse.url = \"secret-value\"\n", ErrByHand.Error()},
-		{"cursor", "null", "it has no object"},
-		{"cursor", "{\"secret-value\": \"\xff\"}", "it is not in UTF-8"},
+		{"cursor", "null", "mcpServers is not an object with servers"},
+		{"cursor", `{"mcpServers": "secret-value", "mcpServers": {}}`, ErrByHand.Error()},
 	} {
 		c := client(t, tt.client)
 		if _, err := c.Set(tt.text, "gatehouse", c.Entry(gatewayURL, "x")); err == nil ||
