@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/vault"
@@ -16,14 +15,14 @@ import (
 const nativeCallback = "/callback"
 
 // SignIn signs the user of this machine, whose account was in a state before, in at a server: it calls open with the
-// page for the browser, and waits for the browser at a port of 127.0.0.1 (RFC 8252 §7.3), 0 for one of its choice. The
-// Flow needs no PublicURL. Errors are a *Problem, or that of ctx.
-func (f Flow) SignIn(ctx context.Context, s Server, before vault.State, port int,
-	open func(url string)) (grant vault.Grant, err error) {
+// page for the browser, and waits for the browser at a port of 127.0.0.1 (RFC 8252 §7.3). The Flow needs no
+// PublicURL. Errors are a *Problem, or that of ctx.
+func (f Flow) SignIn(ctx context.Context, s Server, before vault.State, open func(url string)) (grant vault.Grant,
+	err error) {
 	var who vault.Owner // the one user of this machine
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, problem(nil, "The browser did not come back within %s", longest))
 	defer cancel()
-	listener, err := listen(s, port)
+	listener, err := listen(s)
 	if err != nil {
 		return grant, problem(err, "The browser could not come back to this machine")
 	}
@@ -38,14 +37,11 @@ func (f Flow) SignIn(ctx context.Context, s Server, before vault.State, port int
 		err   error
 	}
 	done := make(chan result, 1)
-	server := &http.Server{ReadHeaderTimeout: requestTime, MaxHeaderBytes: 2 * maxToken}
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: requestTime, MaxHeaderBytes: 2 * maxToken}
+	mux.HandleFunc("GET "+nativeCallback, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if r.Method != http.MethodGet || r.URL.Path != nativeCallback {
-			http.NotFound(w, r)
-			return
-		}
 		e, err := f.end(ctx, s.Name, r.URL.Query(), who, "", func(string) (Server, bool) { return s, true })
 		switch {
 		case e.server == "": // of another page, or another sign-in: the right one may still come
@@ -79,18 +75,15 @@ func (f Flow) SignIn(ctx context.Context, s Server, before vault.State, port int
 	return got.grant, got.err
 }
 
-// listen listens where the browser comes back. A port of its choice is the same for a server each time, if it is free:
-// registrations name it.
-func listen(s Server, port int) (net.Listener, error) {
-	const host, first, ports = "127.0.0.1:", 20000, 10000
-	if port != 0 {
-		return net.Listen("tcp", host+strconv.Itoa(port))
-	}
-	hash := fnv.New32()
+// listen listens where the browser comes back: for a server always at the same port, since registrations name it,
+// unless another program has that.
+func listen(s Server) (net.Listener, error) {
+	const first, ports = 20_000, 10_000
+	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(s.URL))
-	listener, err := net.Listen("tcp", host+strconv.Itoa(first+int(hash.Sum32()%ports)))
+	listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", first+hash.Sum32()%ports))
 	if err != nil {
-		listener, err = net.Listen("tcp", host+"0")
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	return listener, err
 }

@@ -24,7 +24,6 @@ func bridgeFlags(cmd *cobra.Command) {
 	f.String("ca-file", "", "`FILE` with authorities, in PEM, that may sign the server's certificate")
 	f.String("authorization-server", "", "`URL` of the server at which you sign in, where several are named")
 	f.String("client-id", "", "`ID` with which this client is registered at --authorization-server")
-	f.Int("redirect-port", 0, "`PORT` of 127.0.0.1 to which the browser comes back (default a free one)")
 }
 
 // runBridge carries MCP between standard input and output and the server at a URL.
@@ -32,12 +31,11 @@ func runBridge(cmd *cobra.Command, url string) error {
 	text := func(name string) string { return cmd.Flag(name).Value.String() }
 	directory, noHome := stateHome()
 	headers, noHeaders := cmd.Flags().GetStringToString("header-env")
-	port, noPort := cmd.Flags().GetInt("redirect-port")
-	if err := errors.Join(noHome, noHeaders, noPort); err != nil {
+	if err := errors.Join(noHome, noHeaders); err != nil {
 		return err
 	}
 	cfg := bridge.Config{URL: url, Headers: make(map[string]mcp.Secret), CAFile: text("ca-file"), Directory: directory,
-		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"), Port: port,
+		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"),
 		Open: func(page string) { openPage(cmd, page) },
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if cfg.ClientID != "" && cfg.AuthorizationServer == "" {
@@ -61,10 +59,6 @@ func runBridge(cmd *cobra.Command, url string) error {
 func stateHome() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "gatehouse"), nil
-	}
-	if runtime.GOOS == "windows" {
-		dir, err := os.UserCacheDir() // %LOCALAPPDATA%
-		return filepath.Join(dir, "gatehouse"), err
 	}
 	home, err := os.UserHomeDir()
 	return filepath.Join(home, ".local", "state", "gatehouse"), err

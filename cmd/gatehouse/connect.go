@@ -45,7 +45,7 @@ func newConnect() *cobra.Command {
 		if stdio && len(args) > 0 {
 			return work(func(cmd *cobra.Command) error { return runBridge(cmd, args[0]) })(cmd, nil)
 		}
-		for _, name := range []string{"stdio", "header-env", "ca-file", "authorization-server", "client-id", "redirect-port"} {
+		for _, name := range []string{"stdio", "header-env", "ca-file", "authorization-server", "client-id"} {
 			if cmd.Flags().Changed(name) {
 				return fmt.Errorf("--%s: write connect --stdio URL", name)
 			}

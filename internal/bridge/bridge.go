@@ -3,8 +3,8 @@
 //
 // It owns the host's pipe and what waits for answers (bridge.go), requests with their headers, streams and errors
 // (request.go), the session of a stateful host and its renewal (session.go), and when the user has to sign in
-// (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens
-// to auth/vault. Run waits for what it starts, but for the reader of the input, which only the host ends.
+// (login.go). It leaves HTTP to upstream/transport, sign-ins to auth/accounts, and tokens to auth/vault. Run waits for
+// what it starts, but for the reader of the input, which only the host ends.
 package bridge
 
 import (
@@ -55,8 +55,6 @@ type Config struct {
 	AuthorizationServer string
 	// ClientID is that of this client at AuthorizationServer. Default: it registers itself.
 	ClientID string
-	// Port is that of 127.0.0.1 to which browsers come back. Default: a free one.
-	Port int
 	// Open shows a page to the user, in a browser.
 	Open func(url string)
 	Log  *slog.Logger
@@ -71,26 +69,19 @@ type Bridge struct {
 	plain *streamable.Conn // without a session
 	login *login           // nil without sign-ins
 
-	lasting context.Context         // of streams that have no end; ends when the host closes the input
-	fail    context.CancelCauseFunc // ends Run
-	opened  chan struct{}           // closed when the last initialize is answered; that of the reader alone
-	renewal sync.Mutex              // held while a session is renewed
+	lasting context.Context // of streams that have no end; ends when the host closes the input
+	opened  chan struct{}   // closed when the last initialize is answered; that of the reader alone
+	renewal sync.Mutex      // held while a session is renewed
 
 	outMu sync.Mutex // guards out, and is held while a line is written
 	out   io.Writer
 
 	mu      sync.Mutex                    // guards the fields below; never held over I/O
-	calls   map[string]call               // that wait for answers, by their ids
+	calls   map[string]context.CancelFunc // of requests that wait for answers, by their ids
 	session *session                      // nil before initialize
 	params  map[string][]wire.ParamHeader // of tools, by their names: see learn
 	closed  bool
 	wg      sync.WaitGroup // one for each goroutine; Run waits
-}
-
-// call is a request of the host.
-type call struct {
-	stateless bool
-	cancel    context.CancelFunc
 }
 
 // New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
@@ -101,7 +92,8 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
 	}
 	route := egress.Config{TLS: egress.TLS{CAFile: cfg.CAFile}, URL: cfg.URL}
-	b := &Bridge{log: cfg.Log, host: u.Host, calls: make(map[string]call), params: make(map[string][]wire.ParamHeader)}
+	b := &Bridge{log: cfg.Log, host: u.Host, calls: make(map[string]context.CancelFunc),
+		params: make(map[string][]wire.ParamHeader)}
 	over := streamable.Config{URL: cfg.URL, Headers: cfg.Headers}
 	if _, fixed := cfg.Headers["Authorization"]; !fixed {
 		if b.login, err = newLogin(cfg, u.Host, route); err != nil {
@@ -118,23 +110,20 @@ func New(cfg Config) (*Bridge, error) {
 }
 
 // Run relays until the host closes the input, or ctx ends. Requests that run then have five seconds, and the
-// session is ended at the server. The error says why it has ended otherwise.
+// session is ended at the server. The error says why the input cannot be read.
 func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	lasting, release := context.WithCancel(ctx)
 	defer release()
-	b.lasting, b.fail, b.out = lasting, cancel, out
+	b.lasting, b.out = lasting, out
 	read := make(chan error, 1)
 	go func() { read <- b.read(ctx, in) }()
 	select {
 	case err = <-read:
 		release()
-		defer time.AfterFunc(lastWait, func() { cancel(nil) }).Stop()
+		defer time.AfterFunc(lastWait, cancel).Stop()
 	case <-ctx.Done():
-		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-			err = cause
-		}
 	}
 	b.mu.Lock()
 	b.closed = true
@@ -214,17 +203,18 @@ func (b *Bridge) begin(ctx context.Context, m wire.Message) {
 		ctx = b.lasting
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	c, answered := call{stateless(m), cancel}, make(chan struct{})
+	answered := make(chan struct{})
+	do := func() {
+		defer close(answered)
+		defer cancel()
+		b.answer(ctx, m)
+	}
 	b.mu.Lock()
 	_, twice := b.calls[string(m.ID)]
 	free := !twice && len(b.calls) < maxCalls && !b.closed
 	if free {
-		b.calls[string(m.ID)] = c
-		b.wg.Go(func() {
-			defer close(answered)
-			defer cancel()
-			b.answer(ctx, m)
-		})
+		b.calls[string(m.ID)] = cancel
+		b.wg.Go(do)
 	}
 	b.mu.Unlock()
 	if !free {
@@ -258,14 +248,14 @@ func (b *Bridge) answer(ctx context.Context, m wire.Message) {
 // (2026-07-28 basic/patterns/cancellation), to another one the notification.
 func (b *Bridge) cancel(ctx context.Context, m wire.Message) {
 	b.mu.Lock()
-	c, waits := b.calls[string(m.Params.At("requestId"))]
+	end, waits := b.calls[string(m.Params.At("requestId"))]
 	inSession := b.session != nil
 	b.mu.Unlock()
-	if inSession && !c.stateless {
+	if inSession {
 		b.post(ctx, m)
 	}
 	if waits {
-		c.cancel()
+		end()
 	}
 }
 
@@ -282,12 +272,9 @@ func (b *Bridge) post(ctx context.Context, m wire.Message) {
 	}
 }
 
-// refuse answers a request with an error.
+// refuse answers a request with an error, which is an *mcp.Error.
 func (b *Bridge) refuse(id mcp.Raw, err error) {
-	e, ok := errors.AsType[*mcp.Error](err)
-	if !ok {
-		e = mcp.Errorf(failure.Internal, "Internal error")
-	}
+	e, _ := errors.AsType[*mcp.Error](err)
 	b.writeLine(wire.AppendError(nil, id, e))
 }
 
@@ -305,7 +292,5 @@ func (b *Bridge) writeLine(text []byte) {
 	}
 	b.outMu.Lock()
 	defer b.outMu.Unlock()
-	if _, err := b.out.Write(append(text, '\n')); err != nil {
-		b.fail(fmt.Errorf("writing to the host: %w", err))
-	}
+	_, _ = b.out.Write(append(text, '\n')) // a host that does not read any more closes the input, too
 }

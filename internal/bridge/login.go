@@ -36,7 +36,6 @@ type login struct {
 	flow   accounts.Flow
 	server accounts.Server
 	host   string // of the server, for people
-	port   int
 	open   func(url string)
 	lock   string // the file that is open while the user signs in
 	key    *seal.Key
@@ -67,7 +66,7 @@ func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
 	id := key.Name(cfg.URL)
 	name := host + " " + id[:8]
 	account := outbound.Config{Type: outbound.TypeUserOAuth, AuthorizationServer: cfg.AuthorizationServer}
-	l := &login{host: host, port: cfg.Port, open: cfg.Open, lock: filepath.Join(cfg.Directory, id+".lock"), key: key,
+	l := &login{host: host, open: cfg.Open, lock: filepath.Join(cfg.Directory, id+".lock"), key: key,
 		flow: accounts.Flow{Store: expiring.New(base, key, "bridge", maxFlows), Key: key},
 		server: accounts.Server{Name: name, URL: cfg.URL, Issuer: cfg.AuthorizationServer, ClientID: cfg.ClientID,
 			Route: route}}
@@ -145,7 +144,7 @@ func (l *login) obtain(ctx context.Context) error {
 	case wanted == l.wanted && time.Since(l.opened) < betweenPages:
 		return l.why
 	}
-	grant, err := l.flow.SignIn(ctx, l.server, states[0], l.port, l.open)
+	grant, err := l.flow.SignIn(ctx, l.server, states[0], l.open)
 	if err == nil {
 		err = l.vault.Keep(ctx, who, l.server.Name, grant)
 	}
