@@ -42,11 +42,12 @@ const (
 
 // Config is the section "auth". Its zero value means mode none.
 type Config struct {
-	// Mode is how callers authenticate: "none", the default, which needs a loopback listener,
-	// "oauth", which needs issuers, or "keys", which needs keys and no issuers.
+	// Mode is how callers authenticate. "none", the default: all requests come from one user, and the
+	// listener has to be local. "oauth": each needs an access token for this gateway; requires issuers and a
+	// policy. "keys": each needs an API key; requires keys and a policy, and no issuers.
 	Mode string `yaml:"mode"`
-	// Issuers are the authorization servers that tokens are accepted from, in the order in which
-	// clients see them.
+	// Issuers are the authorization servers that tokens are accepted from (docs/identity-providers.md), in
+	// the order in which clients see them.
 	Issuers []Issuer `yaml:"issuers"`
 	// RequiredScopes are the scopes that every token must have. Default: none.
 	RequiredScopes []string `yaml:"required_scopes"`
@@ -62,13 +63,14 @@ type Config struct {
 	// MaxStale is how long the keys of an unreachable issuer stay valid after the last fetch.
 	// Default: 24h.
 	MaxStale time.Duration `yaml:"max_stale"`
-	// DPoP says whether tokens may be bound to a key of their client (RFC 9449): "off", the default,
-	// refuses such tokens, "accepted" checks them, and "required" refuses all others.
+	// DPoP says whether tokens may be bound to a key of their client (RFC 9449): "off", the default, refuses
+	// such tokens, "accepted" checks them, and "required" refuses all others, but not API keys.
 	DPoP string `yaml:"dpop"`
-	// Keys are API keys, for callers without a browser. Default: none.
+	// Keys are API keys, for callers without a browser, such as CI and cron (docs/configuration.md#api-keys).
+	// Default: none.
 	Keys apikey.Config `yaml:"keys"`
-	// Server is the gateway's own authorization server, for issuers where clients cannot register
-	// themselves. Default: none.
+	// Server is the gateway's own authorization server, for issuers where clients cannot register themselves.
+	// Users still sign in at the issuer (docs/authorization-server.md). Default: none.
 	Server ServerConfig `yaml:"server"`
 }
 
@@ -87,19 +89,19 @@ type Issuer struct {
 	// URL is the issuer identifier as tokens have it in iss: https, or http on a loopback address.
 	// Identifiers are compared byte for byte, but an empty path and "/" are one.
 	URL string `yaml:"url"`
-	// Audiences are the accepted values of aud, compared likewise; a token needs one of them.
-	// Default: the gateway's public_url.
+	// Audiences are the accepted values of aud, compared likewise; a token needs one of them. "gatehouse
+	// check" prints them. Default: the gateway's public_url.
 	Audiences []string `yaml:"audiences"`
-	// Claims names the claims that are read.
+	// Claims names the claims that are read, each by its name or a JSON Pointer, such as /realm_access/roles.
 	Claims Claims `yaml:"claims"`
 	// JWKSURL is the address of the keys. Default: from the issuer's metadata, which may only
 	// name the issuer's own origin or a public https one.
 	JWKSURL string `yaml:"jwks_url"`
-	// Algorithms are the accepted signature algorithms, out of RS256, RS384, RS512, PS256,
-	// PS384, PS512, ES256, ES384, ES512 and EdDSA. Default: all of them.
+	// Algorithms are the accepted signature algorithms. Default: RS, PS and ES with 256, 384 and 512 bits,
+	// and EdDSA.
 	Algorithms []string `yaml:"algorithms"`
-	// RequireTyp are the accepted values of the header typ, such as [at+jwt] (RFC 9068),
-	// without regard to case and a leading "application/". Default: at+jwt, JWT or none.
+	// RequireTyp lists the accepted values of the header typ, such as [at+jwt] (RFC 9068), without regard to
+	// case and a leading "application/". Default: at+jwt, JWT or none.
 	RequireTyp []string `yaml:"require_typ"`
 	// AllowNonce accepts tokens with the claim nonce. It marks ID tokens, but some issuers
 	// put it into access tokens too (Keycloak before 25).
@@ -107,12 +109,12 @@ type Issuer struct {
 	// AllowedClients are the clients that tokens are accepted from, by client_id or azp. Default:
 	// every client.
 	AllowedClients []string `yaml:"allowed_clients"`
-	// Workloads says that this issuer's tokens are those of programs that it runs, such as service
-	// accounts of Kubernetes and jobs of GitHub Actions. They need not look like access tokens of
-	// OAuth, and clients are not sent to this issuer. Needs RequireClaims.
+	// Workloads says that this issuer's tokens are those of programs that it runs, such as service accounts
+	// of Kubernetes and jobs of GitHub Actions (docs/identity-providers.md#workloads). They need not look
+	// like access tokens of OAuth, and clients are not sent to this issuer. Needs RequireClaims.
 	Workloads bool `yaml:"workloads"`
-	// RequireClaims are claims that a token must have, each with one of the given values; a claim
-	// that is a list has to have one of them in it. Names are as in Claims. Default: none.
+	// RequireClaims lists claims that a token must have, each with one of the given values; a claim that is a
+	// list has to have one of them in it. Names are as in Claims. Default: none.
 	RequireClaims map[string][]string `yaml:"require_claims"`
 	// Scopes are scopes that all tokens of this issuer have, besides those in them. Default: none.
 	Scopes []string `yaml:"scopes"`
@@ -121,15 +123,15 @@ type Issuer struct {
 	// MaxTokenLifetime refuses tokens with a longer lifetime, from iat (or from now, without
 	// iat) to exp. Default: no bound.
 	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime" zero:"no bound, the default"`
-	// Introspection asks the issuer about tokens that are not JWTs. Such a token does not
-	// name its issuer, so this issuer sees all of them. Only one issuer can have it, so that
-	// no token is shown to several.
+	// Introspection asks the issuer about tokens that are not JWTs (RFC 7662). Such a token does not name its
+	// issuer, so this issuer sees all of them. Only one issuer can have it, so that no token is shown to
+	// several.
 	Introspection *Introspection `yaml:"introspection"`
-	// TLS has the certificates for connections to the issuer. Its own certificate and ServerName are
-	// not for other hosts that the issuer's metadata name.
+	// TLS has the certificates for connections to the issuer. cert_file and server_name are not for other
+	// hosts that the issuer's metadata name.
 	TLS egress.TLS `yaml:"tls"`
-	// Proxy is the URL of the proxy for the issuer, http or https, with credentials if it wants any,
-	// environment, or none. Default: the gateway's proxy. An http issuer is reached without one.
+	// Proxy is the proxy for the issuer: its URL, environment, or none. Default: the gateway's. An http
+	// issuer is reached without one.
 	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
 }
 
@@ -141,8 +143,8 @@ func (iss Issuer) Route() egress.Config {
 // Claims names the claims of a token that are read. A name that begins with "/" is a JSON
 // Pointer (RFC 6901), such as /realm_access/roles.
 type Claims struct {
-	// User is the claim that identifies a user of the issuer. Default: sub. It should never
-	// change and never be reused for another user; email does not qualify.
+	// User is the claim that identifies a user of the issuer. Never use email: an address may be given to
+	// another person. Default: sub.
 	User string `yaml:"user"`
 	// Groups is the claim with the user's groups, a list or a single name. Default: groups.
 	Groups string `yaml:"groups"`

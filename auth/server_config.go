@@ -65,10 +65,11 @@ type ServerConfig struct {
 	// Scopes are those for which it asks the provider. Default: auth.scopes_supported, with openid
 	// for identity: id_token, and offline_access where the provider offers it.
 	Scopes []string `yaml:"scopes"`
-	// Identity says by which token of the provider users are known: access_token, the default,
-	// or id_token.
+	// Identity says by which token of the provider users are known: access_token, the default, or id_token,
+	// where its access tokens are for others.
 	Identity string `yaml:"identity"`
-	// Consent says when users are asked: remember, the default, or always.
+	// Consent says when users are asked whether a client may act for them: remember, the default, once for
+	// each client on the web and each time for programs; or always.
 	Consent string `yaml:"consent"`
 	// Clients are clients that the configuration names. Default: none.
 	Clients []clientele.Fixed `yaml:"clients"`
@@ -82,16 +83,15 @@ type ServerConfig struct {
 	// RefreshTokenLife is how long a client may go on without a new sign-in, at most 8760h.
 	// Default: 720h.
 	RefreshTokenLife time.Duration `yaml:"refresh_token_life"`
-	// IDJAG has the token endpoint take identity assertions (ID-JAG) of the provider, which a client
-	// that proves itself with a secret gets there for its user: so there is no browser and no
-	// consent page. Default: false.
+	// IDJAG takes identity assertions (ID-JAG) of the provider from clients with a secret, which get a token
+	// for one without a browser and a consent page. Default: false.
 	IDJAG bool `yaml:"id_jag"`
 	// SigningKey is a private key for ECDSA with P-256 in PEM. Default: keys that the gateway
 	// makes, changes every 30 days, and keeps where sessions are kept.
 	SigningKey mcp.Secret `yaml:"signing_key"`
-	// PreviousSigningKeys are such keys, or their public halves, that sign nothing. They are for the
-	// next key, before all replicas have it as SigningKey, and for the last one, until its tokens have
-	// ended (docs/operations.md#rotating-secrets). Default: none.
+	// PreviousSigningKeys are such keys, or their public halves, that sign nothing: the next one, before all
+	// replicas have it as SigningKey, and the last one, until its tokens have ended
+	// (docs/operations.md#rotating-secrets). Default: none.
 	PreviousSigningKeys []mcp.Secret `yaml:"previous_signing_keys"`
 }
 

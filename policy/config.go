@@ -32,8 +32,8 @@ const (
 type Config struct {
 	// Default is the decision when no rule applies: "deny", the default, or "allow".
 	Default string `yaml:"default"`
-	// Rules are in any order: deny beats ask, ask beats allow, allow beats Default. Whatever
-	// neither a rule nor Default allows is denied.
+	// Rules are in any order: deny beats ask, ask beats allow, allow beats Default. To callers, what they may
+	// not use does not exist.
 	Rules []Rule `yaml:"rules"`
 }
 
@@ -43,32 +43,33 @@ type Config struct {
 // including / and ., but before the first slash only within the upstream's name. "tools:*" is
 // short for "tools:*/*".
 type Rule struct {
-	// Name says in explanations what the rule is for. Required and unique.
+	// Name identifies the rule in logs and explanations. Required and unique.
 	Name string `yaml:"name"`
-	// Who are the callers to whom the rule applies. Default: every caller.
+	// Who are the callers to whom the rule applies. A caller has to fit each given key, by one of its values,
+	// compared exactly. Default: every caller.
 	Who Who `yaml:"who"`
-	// Allow is what they may use.
+	// Allow is what they may use: kind:upstream/name. The kind is tools, resources, prompts, skills or *; the
+	// name is the upstream's own, a URI for resources. Only * is special: any run of characters. "tools:*" is
+	// short for "tools:*/*".
 	Allow []string `yaml:"allow"`
 	// Deny is what they may not use, whatever other rules say.
 	Deny []string `yaml:"deny"`
-	// Ask is what needs the user's approval of each call. It grants nothing: it restricts
-	// what a rule or Default allows.
+	// Ask is what needs the user's approval of each call. It grants nothing: it restricts what a rule or
+	// default allows.
 	Ask []string `yaml:"ask"`
-	// When is a condition on the call, in CEL, with a boolean result. It can use args (the
-	// arguments), caller.user, caller.issuer, caller.groups, caller.scopes, caller.client,
-	// caller.email (only if verified), caller.claims, target.kind, target.upstream and
-	// target.name. If it cannot be evaluated, for example because an argument is missing,
-	// Allow does not apply, and what Deny or Ask name is denied.
+	// When is a condition on the call, in CEL (docs/policy.md#conditions). It can use args (the arguments),
+	// caller (user, issuer, groups, scopes, client, claims, and email if verified) and target (kind,
+	// upstream, name). If it cannot be evaluated, for example because an argument is missing, Allow does not
+	// apply, and what Deny or Ask name is denied.
 	When string `yaml:"when"`
-	// Strict says that When judges only arguments of the types in the tool's own input
-	// schema, and compares no values of different types: otherwise it cannot be evaluated.
-	// Default: true. Only with When.
+	// Strict says that When judges only arguments that fit the tool's own input schema, and compares no
+	// values of different types: otherwise it cannot be evaluated. Default: true. Only with When.
 	Strict *bool `yaml:"strict"`
 	// ApproveFor is how long an approval lasts for exactly the same call of the same user, at
 	// most 24h. Default: one call.
 	ApproveFor time.Duration `yaml:"approve_for" zero:"an approval is for one call, the default"`
-	// Approvers approve of each call that Ask names, in place of its user. Default: its user
-	// does.
+	// Approvers approve of each call that Ask names, in place of its user, while it waits: by "gatehouse
+	// approve" or the admin API, and never of a call of their own. Default: its user does.
 	Approvers *Approvers `yaml:"approvers"`
 	// Record says what the audit keeps of the arguments of the calls on which this rule
 	// decides. Default: a digest only.
@@ -78,7 +79,7 @@ type Rule struct {
 // Approvers are people who approve of a call while it waits; one of them is enough. No one approves
 // of a call of their own.
 type Approvers struct {
-	// Who they are. Required.
+	// Who selects them, as in rules. Required.
 	Who Who `yaml:"who"`
 	// Timeout is how long a call waits for them, at most 1h. Then it is refused. Default 5m.
 	Timeout time.Duration `yaml:"timeout"`
@@ -103,8 +104,8 @@ type Recording struct {
 	// Arguments is "digest", the default; "full"; or the names of the arguments that are
 	// recorded, with dots for members of objects: [account, order.id].
 	Arguments RecordedArguments `yaml:"arguments"`
-	// Redact are names of members, at any depth and in any case. Records have "<redacted>" in place
-	// of their values.
+	// Redact lists members, at any depth and in any case. Records have "<redacted>" in place of their values.
+	// Default none.
 	Redact []string `yaml:"redact"`
 }
 
@@ -170,9 +171,8 @@ func (r Recording) validate() error {
 // several values, one is enough. All values are compared exactly, without patterns. The zero
 // Who is every caller.
 type Who struct {
-	// Users are subjects of tokens: values of the claim that identifies users. A value with
-	// an issuer and a space in front means the user of that issuer only:
-	// "https://login.example.com alice".
+	// Users are subjects of tokens: values of the claim that identifies users. With several issuers, put the
+	// issuer and a space in front: "https://login.example.com alice".
 	Users []string `yaml:"users"`
 	// Groups are groups of users, optionally with an issuer as in Users.
 	Groups []string `yaml:"groups"`
@@ -207,9 +207,8 @@ type Limit struct {
 	Who Who `yaml:"who"`
 	// What has patterns as in rules. Default: every tool, resource, prompt and skill.
 	What []string `yaml:"what"`
-	// Per says which calls share one allowance: "user", the default: all calls of one user;
-	// "client": all calls of one OAuth client; "tool": all calls of one tool, resource or prompt,
-	// by any caller.
+	// Per says which calls share one allowance: those of one user ("user", the default), of one OAuth client
+	// ("client"), or of one tool, resource or prompt, by any caller ("tool").
 	Per string `yaml:"per"`
 	// Rate is how often, such as 10/s, 60/m, 500/h or 1000/d. Required.
 	Rate Rate `yaml:"rate"`

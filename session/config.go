@@ -28,32 +28,30 @@ const (
 // Config is the section "sessions". Its zero value means the defaults. It is read only at
 // start; a reload does not change it.
 type Config struct {
-	// Store says where sessions are kept: "memory", the default, where they end with the
-	// process, or "redis", where several replicas of the gateway share them.
+	// Store says where sessions are kept: "memory", the default, where they end with the only process, or
+	// "redis", where replicas share them, sessions at servers over Streamable HTTP, limits and approvals.
 	Store string `yaml:"store"`
-	// Redis is the configuration of the store "redis".
+	// Redis is the server of the store "redis": version 7 or newer, or Valkey.
 	Redis redisdb.Config `yaml:"redis"`
-	// Key is the secret that replicas seal with: at least 32 random bytes, such as the output
-	// of openssl rand -base64 32. It seals what clients bring back, what is in Redis, and what
-	// replicas tell each other. Required for the store "redis", with the same value for all
-	// replicas. Default: a random key that is valid until the process ends.
+	// Key is the secret that seals what clients bring back, what is in the store, and what replicas tell each
+	// other: at least 32 random bytes, such as the output of openssl rand -base64 32. Required for the store
+	// "redis", the same for all replicas. Default: a random key that is valid until the process ends.
 	Key mcp.Secret `yaml:"key"`
-	// PreviousKeys open what was sealed with them; nothing is sealed with them. They are for
-	// the next key, before all replicas have it as Key, and for the last one, until nothing
-	// sealed with it is left (docs/operations.md#rotating-secrets). Default none.
+	// PreviousKeys only open what they have sealed: the next key, before all replicas have it as Key, and the
+	// last one, until nothing sealed with it is left (docs/operations.md#rotating-secrets). Default none.
 	PreviousKeys []mcp.Secret `yaml:"previous_keys"`
 	// IdleTimeout is how long a session lives without a request, a running call or an open stream.
 	// Default 30m.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// MaxPerUser is how many sessions one user may have at a time. At the bound, a session
-	// that was unused for a minute makes room for a new one. Default 100. Without
-	// authentication there is one user, who may have as many as Max. With Redis it bounds, at
-	// each replica, the user's clients without sessions as well.
+	// MaxPerUser is how many sessions one user may have at a time. A new one takes the place of one that was
+	// unused for a minute. With redis it bounds, at each replica, the user's clients without sessions as
+	// well. Default 100; without authentication, Max.
 	MaxPerUser int `yaml:"max_per_user"`
 	// Max is how many sessions there may be in all. With Redis, it is how many one replica
 	// serves. Default 100000.
 	Max int `yaml:"max"`
-	// Results bounds what is kept of large tool results (upstreams[].results). It is not used here.
+	// Results bounds what is kept of large tool results (upstreams[].results). A result without room is sent
+	// whole.
 	Results largeresults.Bounds `yaml:"results"`
 }
 

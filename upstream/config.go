@@ -24,38 +24,36 @@ import (
 // Config is the configuration of one MCP server. A reload that changes any of it replaces
 // the Upstream; running calls end on the old one.
 type Config struct {
-	// Name names the server in public names, policy, logs and errors. Letters, digits
-	// and single '-', starting with a letter. Required and unique.
+	// Name names the server in public names, policy, logs and errors, and in front of its questions to users
+	// ("crm asks: ..."). Letters, digits and single '-', starting with a letter; "gatehouse" is reserved.
+	// Required and unique.
 	Name string `yaml:"name"`
 	// URL is the endpoint of a server on HTTP: https, or http to a loopback address,
 	// without user information. Exactly one of url, command and skills is required.
 	URL string `yaml:"url" secret:"path"`
 	// AllowPlaintext allows http to addresses that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
-	// Transport is auto, streamable, sse (HTTP+SSE of the first revision) or stdio. Default
-	// auto: stdio for a command; for a url streamable, or sse if the server does not
-	// support streamable HTTP.
+	// Transport is auto, streamable, sse (the older HTTP+SSE) or stdio. Default auto: stdio for a command;
+	// for a url streamable, or sse if the server does not support that.
 	Transport string `yaml:"transport"`
-	// HTTPClient selects the client for a server at an http URL: own, the gateway's, or
-	// standard, Go's net/http, which takes more CPU and tolerates sloppier answers. Servers
-	// at https URLs always get the standard client. Default own.
+	// HTTPClient selects the client for a server at an http URL: own, the default, or standard, Go's
+	// net/http, which takes more CPU and tolerates sloppier answers. For https it is always standard.
 	HTTPClient string `yaml:"http_client"`
-	// Revision pins the protocol revision, written as in the specification (a date); the
-	// server is then not probed. Default "": probe.
+	// Revision pins the protocol revision, such as 2025-06-18; the server is then not asked for it. Default
+	// "": it is asked.
 	Revision string `yaml:"revision"`
 	// Headers are sent with every HTTP request. They cannot set the headers of the protocol
 	// itself, nor the one that auth sets. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
-	// TLS has the certificates for connections to the server, and to its token endpoint or
-	// authorization server.
+	// TLS has the certificates for connections to the server, and to its token endpoint or authorization
+	// server. The files are read again for each connection.
 	TLS egress.TLS `yaml:"tls"`
-	// Proxy is the URL of the proxy for these connections, http or https, with credentials if it
-	// wants any, environment, or none. Default: the gateway's proxy. A URL is also used where the
-	// server is on a loopback address.
+	// Proxy is the proxy for these connections: its URL, environment, or none. Default: the gateway's. A URL
+	// is also used where the server is on a loopback address.
 	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
 
-	// Auth is how the gateway authenticates to a server on HTTP. The gateway never sends
-	// the credentials of its own clients. Default none.
+	// Auth is how the gateway authenticates to a server on HTTP (docs/credentials.md). The gateway never
+	// sends the credentials of its own clients. Default none.
 	Auth outbound.Config `yaml:"auth"`
 
 	// Command is the program and its arguments, started without a shell.
@@ -63,37 +61,38 @@ type Config struct {
 	// Env is added to the environment of the process. From the gateway's environment it
 	// inherits only PATH, HOME, USER, LANG, TZ and TMPDIR. Default none.
 	Env map[string]mcp.Secret `yaml:"env"`
-	// Dir is the working directory of the process. Default: that of the gateway.
+	// Dir is the working directory of the process, relative to the configuration file. Default: that of the
+	// gateway.
 	Dir string `yaml:"dir"`
-	// AllowNewPrivileges lets the program gain privileges that the gateway has not, as sudo and
-	// programs of snap need. Only Linux can refuse them. Default false.
+	// AllowNewPrivileges lets the program gain privileges that the gateway has not, as sudo and programs of
+	// snap need. Only Linux can refuse them. Not with sandbox. Default false.
 	AllowNewPrivileges bool `yaml:"allow_new_privileges"`
-	// Sandbox is the box in which Linux keeps the program; "{}" has all defaults. Default: no box, the
-	// program may do what the gateway's user may.
+	// Sandbox is the box in which Linux keeps the program (docs/operations.md#a-sandbox); "{}" has all
+	// defaults. Default: no box, the program may do what the gateway's user may.
 	Sandbox *sandbox.Config `yaml:"sandbox"`
-	// Shared lets all clients share one process of a stateful stdio server. The server then
-	// cannot ask them anything or send them log messages. Default false: a process for each
-	// client session.
+	// Shared lets all clients share one process of a stateful stdio server. The server then cannot ask them
+	// anything or send them log messages. Default false: a process for each client session.
 	Shared bool `yaml:"shared"`
 
 	// LoopbackLinks lets the server send users to loopback pages on their own computer, by http
 	// too. Default false: only https pages elsewhere.
 	LoopbackLinks bool `yaml:"loopback_links"`
 
-	// Skills is a directory of Agent Skills in place of a server. Each is a directory with a
-	// SKILL.md. Only name, prefix and enabled may be combined with it.
+	// Skills is a directory of skills (docs/skills.md) in place of a server, relative to the configuration
+	// file. Only name, prefix and enabled may be combined with it.
 	Skills string `yaml:"skills"`
 
-	// Prefix is put in front of the names of this server's tools, prompts and skills.
-	// Default: the name and the separator. "" for no prefix.
+	// Prefix is put in front of the names of this server's tools, prompts and skills. Default: the name and
+	// the separator. "" leaves names and URIs unchanged, for one upstream only.
 	Prefix *string `yaml:"prefix"`
 	// Enabled set to false leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Disclosure is how the server's tools are described to clients. It is not used here.
+	// Disclosure is how the server's tools are described to clients.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Results says what clients are sent of large tool results. It is not used here.
+	// Results says what clients are sent of tool results that are too large for a model
+	// (docs/configuration.md#large-results).
 	Results largeresults.Settings `yaml:"results"`
-	// Pinning says what happens to what is not approved of the server. It is not used here.
+	// Pinning says what happens to what is not approved of the server.
 	Pinning Pinning `yaml:"pinning"`
 
 	// Timeout bounds how long the gateway waits.
@@ -105,19 +104,19 @@ type Config struct {
 // Defaults are keys that each upstream takes which does not have them itself; directories of skills take
 // none. Inside of a section, too, an upstream's own keys stay.
 type Defaults struct {
-	// Headers are those of servers at a URL.
+	// Headers are for servers at a URL, as in upstreams.
 	Headers map[string]mcp.Secret `yaml:"headers" for:"url"`
-	// TLS has the certificates for connections to servers at a URL.
+	// TLS is for servers at a URL, as in upstreams.
 	TLS egress.TLS `yaml:"tls" for:"url"`
-	// Sandbox is the box of programs.
+	// Sandbox is for programs, as in upstreams.
 	Sandbox *sandbox.Config `yaml:"sandbox" for:"command"`
-	// Disclosure is how tools are described to clients.
+	// Disclosure is as in upstreams.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Results says what clients are sent of large tool results.
+	// Results is as in upstreams.
 	Results largeresults.Settings `yaml:"results"`
-	// Timeout bounds how long the gateway waits.
+	// Timeout is as in upstreams.
 	Timeout Timeout `yaml:"timeout"`
-	// Limits bound memory and load of each upstream.
+	// Limits is as in upstreams.
 	Limits Limits `yaml:"limits"`
 }
 
@@ -125,8 +124,8 @@ type Defaults struct {
 type Disclosure struct {
 	// Mode is full or progressive. Default: the mode of the section "disclosure".
 	Mode string `yaml:"mode"`
-	// Summaries are short descriptions of tools, keyed by their original names. They
-	// replace the beginning of the server's own descriptions. Default none.
+	// Summaries are short descriptions of tools, by the server's own names, at most 400 bytes each. They
+	// replace the beginning of the server's descriptions. Default none.
 	Summaries map[string]string `yaml:"summaries"`
 }
 
@@ -138,8 +137,8 @@ type Pinning struct {
 
 // Timeout is how long an upstream may take. The values are durations such as 10s.
 type Timeout struct {
-	// Connect bounds reaching the server and the handshake with it. Default 10s; 60s for a
-	// command.
+	// Connect bounds reaching the server and the handshake with it. Default 10s; 60s for a command, since
+	// package runners download before they start.
 	Connect time.Duration `yaml:"connect"`
 	// Call is how long a call may be silent. Everything that the server sends, such as progress,
 	// restarts the time. Default 60s.
@@ -156,8 +155,7 @@ type Timeout struct {
 
 // Limits bound what one upstream may use.
 type Limits struct {
-	// ResultBytes is the size of the largest answer that is accepted, in bytes. Default
-	// 16777216 (16 MiB), at most 1 GiB.
+	// ResultBytes is the size of the largest answer that is accepted. Default 16MiB, at most 1GiB.
 	ResultBytes int64 `yaml:"result_bytes"`
 	// Items is how many items each list of the server may have: tools, prompts, resources, templates
 	// and skills. Further ones are left out. Default 20000, at most 100000.
@@ -165,19 +163,18 @@ type Limits struct {
 	// Concurrent is how many calls run at a time. Another 4000 wait; further calls are
 	// refused. Default 1000, for a stdio server 100.
 	Concurrent int `yaml:"concurrent"`
-	// ConcurrentPerUser is how many of them one user may run. Further calls of that user
-	// wait, 2000 at most. Without authentication there is one user, and this bound does not
-	// apply. Default: half of Concurrent.
+	// ConcurrentPerUser is how many of them one user may run. Another 2000 of that user wait. Default: half
+	// of Concurrent; without authentication, no such bound.
 	ConcurrentPerUser int `yaml:"concurrent_per_user"`
-	// Sessions is how many sessions (processes, for a stdio server) are open at a time. A
-	// user may have as many as the user leaves free. Default 10000, for a stdio server 200.
+	// Sessions is how many sessions (processes, for a stdio server) are open at a time. Of those that others
+	// leave free, one user may have half. Default 10000, for a stdio server 200.
 	Sessions int `yaml:"sessions"`
-	// AsksPerUser is how many calls of one user may wait for answers. Default 20. Without
-	// authentication there is one user, who may have as many as Concurrent.
+	// AsksPerUser is how many calls of one user may wait for answers. Default 20; without authentication,
+	// Concurrent.
 	AsksPerUser int `yaml:"asks_per_user"`
-	// QuestionsPerMinute is how many elicitations of the server are put to one client (its
-	// session) in a minute, and at once. A request for sampling or roots counts as a tenth
-	// of one. Further ones are refused. Default 600, at most 100000.
+	// QuestionsPerMinute is how many questions of the server one client (its session) gets in a minute, and
+	// at once. A request for sampling or roots counts as a tenth of one. Further ones are refused. Default
+	// 600, at most 100000.
 	QuestionsPerMinute int `yaml:"questions_per_minute"`
 }
 

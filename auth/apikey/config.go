@@ -22,9 +22,10 @@ const (
 
 // Config is the section "auth.keys".
 type Config struct {
-	// File is the file with the entries of keys; see File. It is read again when it changes.
+	// File is a file with entries, under "keys", which "gatehouse key new" writes. It is read again when it
+	// changes.
 	File string `yaml:"file"`
-	// Entries are keys that stand in the configuration itself.
+	// Entries stand in the configuration itself.
 	Entries []Entry `yaml:"entries"`
 	// Filed are the entries of the file. The loader of the configuration fills them in.
 	Filed []Entry `yaml:"-"`
@@ -41,7 +42,8 @@ type Entry struct {
 	ID string `yaml:"id" json:"id"`
 	// Hash is the SHA-256 of the key, in hex.
 	Hash string `yaml:"hash" json:"hash"`
-	// User is the caller's name for policy, limits and records.
+	// User is the caller's name for policy, limits and records. Policy knows such callers by the issuer
+	// "keys", too.
 	User string `yaml:"user" json:"user"`
 	// Groups and Scopes are those of the user. Default: none.
 	Groups []string `yaml:"groups" json:"groups,omitempty"`
@@ -50,9 +52,11 @@ type Entry struct {
 	Views []string `yaml:"views" json:"views,omitempty"`
 	// Name says what the key is for, to people.
 	Name string `yaml:"name" json:"name,omitempty"`
-	// Created, Expires and Revoked are times in RFC 3339. Default of Expires: never.
+	// Created is when the key was made, in RFC 3339.
 	Created string `yaml:"created" json:"created,omitempty"`
+	// Expires is when it ends. Default: never.
 	Expires string `yaml:"expires" json:"expires,omitempty"`
+	// Revoked is since when it is refused. Default: it is not.
 	Revoked string `yaml:"revoked" json:"revoked,omitempty"`
 }
 

@@ -54,10 +54,10 @@ type Registration struct {
 
 // CIMD is the section "auth.server.registration.cimd": clients that have the URL of a document as their id.
 type CIMD struct {
-	// Allow are the hosts that documents are fetched from: claude.ai, *.example.com for all hosts
-	// below it, or * for every host. Default: none.
+	// Allow lists the hosts that documents are fetched from: claude.ai, *.example.com for all hosts below it,
+	// or * for every host. Default: none.
 	Allow []string `yaml:"allow"`
-	// Deny are exceptions: hosts that documents are never fetched from. Default: none.
+	// Deny lists exceptions: hosts that documents are never fetched from. Default: none.
 	Deny []string `yaml:"deny"`
 }
 

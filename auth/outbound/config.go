@@ -40,15 +40,11 @@ const (
 // Config is how the gateway authenticates at one upstream. Its zero value is none.
 // Secrets are best kept outside of the file; they are read when it is loaded.
 type Config struct {
-	// Type is none, header, bearer, client_credentials, token_exchange, id_jag or user_oauth.
-	// Default none.
-	//
-	// header and bearer send Token. client_credentials gets a token of the gateway's own
-	// (RFC 6749 §4.4). token_exchange gets one for each user in exchange for the one that
-	// the user came with (RFC 8693). id_jag gets one for each user from the upstream's own
-	// authorization server, by an assertion that the users' issuer gives for their token
-	// (enterprise-managed authorization). user_oauth has each user sign in at the upstream with an
-	// account of their own. The last three need a gateway that authenticates its users.
+	// Type is none, the default; header or bearer, with a fixed token; client_credentials, with a token of
+	// the gateway's own (RFC 6749 §4.4); token_exchange, with one for each user in exchange for theirs (RFC
+	// 8693); id_jag, with one for each user of the upstream's own authorization server, by an assertion of
+	// the users' issuer (enterprise-managed authorization); or user_oauth, where each user signs in at the
+	// upstream with an account of their own. The last three need a gateway that authenticates its users.
 	Type string `yaml:"type"`
 
 	// Header is the header that Token is sent in. Required for header.
@@ -62,11 +58,11 @@ type Config struct {
 	// Issuer is the issuer of the users' tokens, exactly as in auth.issuers: only tokens
 	// of its own are sent to TokenURL. Required for token_exchange.
 	Issuer string `yaml:"issuer"`
-	// AuthorizationServer is the issuer identifier of the upstream's authorization server. Required
-	// for id_jag: the assertions are for it. For user_oauth, users sign in there; it may be at any
-	// address, and its sign-in page at any site. Default: the one that the upstream names (RFC 9728),
-	// which has to be public or at the upstream's own address, with its sign-in page at its own site.
-	// Naming it vouches that it supports PKCE with S256 if its metadata do not say so.
+	// AuthorizationServer is the upstream's authorization server, by its issuer identifier. Required for
+	// id_jag: the assertions are for it. For user_oauth, users sign in there; it may be at any address, and
+	// its sign-in page at any site. Naming it vouches that it supports PKCE with S256 if its metadata do not
+	// say so. Default: the one that the upstream names (RFC 9728), which has to be public or at the
+	// upstream's own address, with its sign-in page at its own site.
 	AuthorizationServer string `yaml:"authorization_server"`
 	// ClientID is what the gateway is registered as there. Required with TokenURL. Default for
 	// user_oauth: the gateway's own client metadata document, or dynamic registration.
@@ -76,8 +72,8 @@ type Config struct {
 	// ClientAuth is how ClientSecret is sent: client_secret_basic or client_secret_post;
 	// with a PrivateKey it is private_key_jwt. Default client_secret_basic.
 	ClientAuth string `yaml:"client_auth"`
-	// PrivateKey, in PEM and not encrypted, signs assertions instead (RFC 7523): RSA with
-	// 2048 bits or more, EC on P-256, P-384 or P-521, or Ed25519.
+	// PrivateKey signs assertions instead (RFC 7523): in PEM, not encrypted, RSA with 2048 bits or more, EC
+	// on P-256, P-384 or P-521, or Ed25519.
 	PrivateKey mcp.Secret `yaml:"private_key"`
 	// KeyID is the kid of the assertions. Default none.
 	KeyID string `yaml:"key_id"`
@@ -91,8 +87,8 @@ type Config struct {
 	// Resource is the absolute URI that the token is wanted for (RFC 8707). Default: the
 	// upstream's URL. "" leaves it out, for issuers that do not know it.
 	Resource *string `yaml:"resource"`
-	// Audience is the same for issuers that want another name (RFC 8693 §2.1). Default
-	// none.
+	// Audience is the same for issuers that want another name (RFC 8693 §2.1). If the new token is a JWT, one
+	// of the two has to be its audience. Default none.
 	Audience string `yaml:"audience"`
 	// Scopes are asked for. Default none, which leaves them to the issuer.
 	Scopes []string `yaml:"scopes"`

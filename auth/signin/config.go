@@ -6,11 +6,11 @@ import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 type Config struct {
 	// Issuer is one of auth.issuers: only its users can sign in. Default: the only one.
 	Issuer string `yaml:"issuer"`
-	// ClientID is that of the pages at the issuer. Required.
+	// ClientID is the client of these pages at the issuer. Required.
 	ClientID string `yaml:"client_id"`
 	// ClientSecret is the client's secret. Default: a public client without one.
 	ClientSecret mcp.Secret `yaml:"client_secret"`
-	// Scopes are asked for. Default: those that clients of MCP ask for, auth.scopes_supported.
+	// Scopes are asked for. Default: auth.scopes_supported.
 	Scopes []string `yaml:"scopes"`
 }
 

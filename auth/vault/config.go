@@ -21,13 +21,14 @@ type Config struct {
 	// so that keys can be changed. Default, without Redis: the key in state.directory, or a random one
 	// until the process ends.
 	Keys []Key `yaml:"keys"`
-	// Transit has the transit engine of a HashiCorp Vault seal the data keys. Default none.
+	// Transit has the transit engine of a HashiCorp Vault, or of OpenBao, seal the data keys. Default none.
 	Transit Transit `yaml:"transit"`
 }
 
 // Key is one key.
 type Key struct {
-	// ID tells keys apart, such as 2026-11. It stands beside what the key sealed. Required.
+	// ID tells keys apart, such as 2026-11: letters, digits and "._-". It stands beside what the key sealed.
+	// Required.
 	ID string `yaml:"id"`
 	// Key is at least 32 random bytes, such as the output of openssl rand -base64 32. Required.
 	Key mcp.Secret `yaml:"key"`

@@ -32,9 +32,9 @@ type Config struct {
 	// auditor. Any program of any user of the machine then has it. Default: there is no access
 	// without a token.
 	Loopback string `yaml:"loopback"`
-	// Messages selects the messages of recent calls in memory: off for none, shape for messages with
-	// values replaced by their type and size, full for whole messages, which the role auditor alone
-	// sees. Default: shape. Changes apply to calls that begin later.
+	// Messages selects the messages of recent calls in memory: off, none; shape, the default, with type and
+	// size in place of values; or full, which the role auditor alone sees. Changes apply to calls that begin
+	// later.
 	Messages string `yaml:"messages"`
 	// RecentBytes bounds the memory of the last records at each replica, and of the steps and messages of
 	// the last calls, which have a quarter of it. When it is full, successful fast calls go first, and

@@ -280,8 +280,8 @@ type Config struct {
 	// 128. Longer names are cut and end with a hash. Many clients add a prefix of their
 	// own, and models allow at most 64 characters. Default 48.
 	MaxLength int `yaml:"max_length"`
-	// Instructions is a text for models that precedes the instructions of the upstreams, at
-	// most 4096 bytes. Default "".
+	// Instructions is a text for models that precedes the instructions of the upstreams, at most 4096 bytes.
+	// Some clients read only the first 2 KB of all instructions (docs/clients.md#limits). Default "".
 	Instructions string `yaml:"instructions"`
 }
 

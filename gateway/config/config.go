@@ -47,74 +47,80 @@ const (
 // Config is the whole configuration. Only upstreams have no default. A reload applies every
 // change except those that needsRestart reports.
 type Config struct {
-	// Listen is the address of the endpoint: host:port, where port 0 takes a free port; unix:/path, a
-	// socket for the user and the group of the gateway; or systemd, the socket that a socket unit
-	// passes, of several systemd:NAME. Default 127.0.0.1:8080.
+	// Listen is the address of the endpoint: host:port, where port 0 takes a free port; unix:/path, a socket
+	// for the user and the group of the gateway; or systemd, the socket that a socket unit passes, and
+	// systemd:NAME if it passes several, by FileDescriptorName. Without authentication it has to be a
+	// loopback address or a socket. Default 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
-	// TLS has the certificates of the endpoint. Default: plain HTTP, as behind a proxy that ends TLS.
+	// TLS has the certificates of the endpoint. New connections use a changed file within seconds. Default:
+	// plain HTTP, as behind a proxy that ends TLS.
 	TLS tlsfiles.Server `yaml:"tls"`
-	// PublicURL is the URL of the endpoint as clients write it. Its path is the path that is
-	// served. Default http://<listen>/mcp, or https with tls.
+	// PublicURL is the URL that clients use, for example at a proxy that ends TLS. The endpoint has exactly
+	// its path. Default http://<listen>/mcp, or https with tls.
 	PublicURL string `yaml:"public_url"`
-	// Auth identifies callers.
+	// Auth identifies callers (docs/configuration.md#who-may-connect).
 	Auth auth.Config `yaml:"auth"`
-	// Sessions has the store of stateful clients' sessions.
+	// Sessions keeps what clients of the revisions up to 2025-11-25 have between requests.
 	Sessions session.Config `yaml:"sessions"`
-	// Vault has the keys for the tokens of users' own accounts at servers (upstreams[].auth.type
-	// user_oauth).
+	// Vault has the keys for the tokens of users' own accounts at servers (upstreams[].auth.type user_oauth).
+	// docs/credentials.md#changing-the-key says how they are changed.
 	Vault vault.Config `yaml:"vault"`
-	// State has what outlives a gateway alone.
+	// State has what outlives a gateway without Redis (docs/operations.md#state-of-a-gateway-alone).
 	State State `yaml:"state"`
-	// Accounts configures the pages for users' own accounts at servers.
+	// Accounts has the pages where users sign in at servers with accounts of their own: /account at the
+	// scheme and host of public_url.
 	Accounts accounts.Config `yaml:"accounts"`
-	// Replicas lets gateways with one session store find each other.
+	// Replicas lets gateways with one session store find each other. Each session has one owner among them,
+	// and the others forward its requests to the owner over TLS (docs/operations.md#replicas).
 	Replicas cluster.Config `yaml:"replicas"`
-	// Policy decides what callers may do. Required with auth.mode oauth. Without authentication and
-	// without this section, everything is allowed.
+	// Policy decides what callers may do (docs/policy.md), and "gatehouse explain" says why. Required with
+	// auth.mode oauth and keys. Without authentication and without this section, everything is allowed.
 	Policy policy.Config `yaml:"policy"`
-	// Limits bound how often something is used. Default none.
+	// Limits bound how often something is used. A call has to fit all that apply to it, or gets 429 with
+	// Retry-After. Default none.
 	Limits policy.Limits `yaml:"limits"`
-	// Hooks inspect the content of calls: arguments before a server gets them, and results before a
-	// client does. Default none.
+	// Hooks inspect the content of calls, in this order: arguments before a server gets them, and results
+	// before a client does (docs/hooks.md). Default none.
 	Hooks hooks.Config `yaml:"hooks"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
 	// required, unless other files are included.
 	Upstreams []upstream.Config `yaml:"upstreams"`
-	// Defaults are keys that each upstream takes which does not have them itself.
+	// Defaults are keys that each upstream takes which does not have them itself, inside of a section, too.
+	// Directories of skills take none.
 	Defaults upstream.Defaults `yaml:"defaults"`
-	// Include are patterns of further files with upstreams, rules of policy and views, such as
-	// conf.d/*.yaml; their paths start at the directory of this file. They follow in the order of their
-	// names. Default none.
+	// Include lists patterns of further files with upstreams, rules of policy and views; their paths start at
+	// the directory of this file. They follow in the order of their names. Default none.
 	Include []string `yaml:"include"`
-	// Teams own the included files, each bound to what its team may name. Default: the files may have
-	// whatever this one may.
+	// Teams own the included files, each bound to what its team may name
+	// (docs/configuration.md#several-files-and-teams). Default: the files may have whatever this one may.
 	Teams []Team `yaml:"teams"`
 	// Proxy is the proxy for https, and http beyond loopback addresses, to upstreams, issuers, token
-	// endpoints and documents of clients: its URL, http or https, with credentials if it wants any;
-	// environment, for HTTPS_PROXY, HTTP_PROXY and NO_PROXY; or none. Default environment.
+	// endpoints and documents of clients: its URL, http or https, with user and password if it wants them,
+	// percent-encoded; environment, for HTTPS_PROXY, HTTP_PROXY and NO_PROXY; or none. Default environment.
 	Proxy mcp.Secret `yaml:"proxy" secret:"user"`
-	// Naming distinguishes names of different upstreams.
+	// Naming makes the public names of tools and prompts (docs/names.md).
 	Naming catalog.Config `yaml:"naming"`
-	// Disclosure selects the descriptions of tools. Default: in full.
+	// Disclosure says how tools are described to clients (docs/disclosure.md). Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Views are further endpoints, each with a selection of what policy allows. Default none.
+	// Views are further endpoints, each with a selection of what policy allows: a small list for each job
+	// (docs/views.md). Default none.
 	Views []view.Config `yaml:"views"`
-	// Pinning holds upstreams to their approved definitions. Default: off.
+	// Pinning holds upstreams to their approved definitions (docs/pinning.md). Default: off.
 	Pinning pinning.Config `yaml:"pinning"`
-	// Skills offers skills to hosts that know no form of them.
+	// Skills offers skills to hosts that know no form of them (docs/skills.md).
 	Skills loadskill.Config `yaml:"skills"`
-	// HTTP bounds requests to the endpoint and its answers. The hosts in listen and public_url are
-	// always allowed.
+	// HTTP bounds requests to the endpoint and its answers.
 	HTTP front.Config `yaml:"http"`
 	// Connections bounds the connections of clients.
 	Connections doorway.Config `yaml:"connections"`
-	// Audit has the sinks for records of decisions. Default: nothing is recorded.
+	// Audit says where records of decisions go, one for each call, allowed or refused (docs/audit.md).
+	// Default: nothing is recorded.
 	Audit audit.Config `yaml:"audit"`
-	// Tracing has the collector of traces. Default: nothing is traced.
+	// Tracing says where traces of calls go (docs/tracing.md). Default: nothing is traced.
 	Tracing tracing.Config `yaml:"tracing"`
-	// Telemetry has the reports of the gateway about itself.
+	// Telemetry is what the gateway reports about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
-	// Admin has the API and the console for operators.
+	// Admin has the listener for operators, with the API and the console.
 	Admin Admin `yaml:"admin"`
 	// ShutdownDelay is the time for which the gateway continues after the signal to stop, so that
 	// load balancers notice the stop by /readyz. Meanwhile, new sessions are refused and everything
@@ -134,7 +140,7 @@ type Config struct {
 type Telemetry struct {
 	// Log configures the log, which goes to standard error.
 	Log observe.LogConfig `yaml:"log"`
-	// Metrics says where the metrics go once a minute, besides /metrics. Default: nowhere.
+	// Metrics says where the metrics go once a minute (OpenTelemetry), besides /metrics. Default: nowhere.
 	Metrics tracing.Collector `yaml:"metrics"`
 }
 

@@ -10,19 +10,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gopkg.in/yaml.v3"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
-
-const exampleFile = "../../config.example.yaml"
 
 // parse returns the problems of a configuration in a file named "c.yaml".
 func parse(t *testing.T, text string) (Config, []string) {
@@ -327,65 +321,6 @@ func privateKey(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
-
-// TestExampleExplainsEveryKey: each key is in the example, with a comment in the line above
-// it.
-func TestExampleExplainsEveryKey(t *testing.T) {
-	data, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(data), "\n")
-	explained := map[string]bool{}
-	var walk func(n *yaml.Node, path string)
-	walk = func(n *yaml.Node, path string) {
-		for i, child := range n.Content {
-			switch {
-			case n.Kind == yaml.SequenceNode:
-				walk(child, path)
-			case n.Kind == yaml.MappingNode && i%2 == 0:
-				// The first key of a list element may follow its dash.
-				above := strings.TrimLeft(lines[child.Line-2], " -")
-				key := joinKeys(path, child.Value)
-				explained[key] = explained[key] || strings.HasPrefix(above, "#")
-				walk(n.Content[i+1], key)
-			}
-		}
-	}
-	walk(document.Content[0], "")
-	for field, paths := range configKeys(reflect.TypeFor[Config](), "") {
-		if !slices.ContainsFunc(paths, func(path string) bool { return explained[path] }) {
-			t.Errorf("%s has no %s with a comment above it (%s)", exampleFile, strings.Join(paths, " or "), field)
-		}
-	}
-}
-
-// joinKeys returns the path of a key in the section at path.
-func joinKeys(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
-
-// configKeys returns the paths of all keys of a configuration struct, by the field that they
-// set: a section that occurs in several places is explained in one of them.
-func configKeys(typ reflect.Type, path string) map[string][]string {
-	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	keys := map[string][]string{}
-	if typ.Kind() != reflect.Struct {
-		return keys
-	}
-	for name, index := range strictyaml.Keys(typ) {
-		key, field := joinKeys(path, name), typ.String()+"."+name
-		keys[field] = append(keys[field], key)
-		for inner, paths := range configKeys(typ.FieldByIndex(index).Type, key) {
-			keys[inner] = append(keys[inner], paths...)
-		}
-	}
-	return keys
 }
 
 func FuzzLoadConfig(f *testing.F) {

@@ -23,23 +23,35 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-var update = flag.Bool("update", false, "write the schemas")
+var update = flag.Bool("update", false, "write the schemas, the reference and the comments of the example")
 
 // TestSchema holds schema.json, and what the Helm chart has of it, to the structs of the configuration and their
 // comments.
 func TestSchema(t *testing.T) {
+	root := schemaOfStructs(t)
+	hold(t, "schema.json", indented(t, root))
+	hold(t, valuesFile, valuesSchema(t, root))
+}
+
+// schemaOfStructs returns the schema as the source has it.
+func schemaOfStructs(t *testing.T) object {
+	t.Helper()
 	w := writer{t: t, root: filepath.Join("..", ".."), packages: map[string]map[string]*ast.StructType{}}
 	root := w.of(reflect.TypeFor[Config](), "")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "The configuration of Gatehouse"
 	root["required"] = []string{"upstreams"}
-	want, err := json.MarshalIndent(root, "", " ")
+	return root
+}
+
+// indented writes a schema as its file has it.
+func indented(t *testing.T, schema object) []byte {
+	t.Helper()
+	text, err := json.MarshalIndent(schema, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want, '\n')
-	hold(t, "schema.json", want)
-	hold(t, valuesFile, valuesSchema(t, root))
+	return append(text, '\n')
 }
 
 // hold compares a file with what it has to be, or writes it.
@@ -56,7 +68,7 @@ func hold(t *testing.T, file string, want []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, want) {
-		t.Errorf("%s differs from the structs: go test ./gateway/config -run TestSchema -update writes it", file)
+		t.Errorf("%s differs from the structs: go test ./gateway/config -run %s -update writes it", file, t.Name())
 	}
 }
 
@@ -75,11 +87,7 @@ func valuesSchema(t *testing.T, root object) []byte {
 	if err := json.Unmarshal(have, &values); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &configuration); err != nil {
+	if err := json.Unmarshal(indented(t, root), &configuration); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"$schema", "title", "required"} {
@@ -91,10 +99,7 @@ func valuesSchema(t *testing.T, root object) []byte {
 		t.Fatal("values.schema.json has no properties")
 	}
 	properties["config"] = configuration
-	if text, err = json.MarshalIndent(values, "", " "); err != nil {
-		t.Fatal(err)
-	}
-	return append(text, '\n')
+	return indented(t, values)
 }
 
 // strip removes the descriptions of a schema and of all that is in it. A property may have that name, too.
@@ -177,7 +182,11 @@ func (w *writer) structure(t reflect.Type) object {
 		field := t.FieldByIndex(index)
 		schema := w.of(field.Type, name)
 		if comment := w.comment(owner, field.Name); comment != "" {
-			schema["description"] = inKeys(owner, comment)
+			text, named := strings.CutPrefix(comment, field.Name)
+			if !named {
+				w.t.Errorf("the comment of %s.%s has to begin with its name", owner, field.Name)
+			}
+			schema["description"] = name + inKeys(owner, text)
 		}
 		properties[name] = schema
 	}
@@ -264,14 +273,14 @@ func asJSON(value any) any {
 
 // schemaFiles are files that have to fit the schema.
 var schemaFiles = []string{
-	"../../config.example.yaml",
+	exampleFile,
 	"../../deploy/compose/gatehouse.yaml",
 	"../../deploy/kubernetes/gatehouse.yaml",
 }
 
 func TestSchemaOfFiles(t *testing.T) {
 	var schema jsonschema.Schema
-	if err := json.Unmarshal([]byte(Schema()), &schema); err != nil {
+	if err := json.Unmarshal(indented(t, schemaOfStructs(t)), &schema); err != nil {
 		t.Fatal(err)
 	}
 	resolved, err := schema.Resolve(nil)

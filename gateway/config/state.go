@@ -9,12 +9,12 @@ import (
 
 // State is the section "state": where a gateway alone keeps what outlives it. With Redis, it is there.
 type State struct {
-	// Directory is for the owner of the process alone. It has the file state.db: users' own accounts at servers,
-	// the grants, consents, codes and signing keys of the gateway's own authorization server, and certificates by
-	// ACME, sealed. Without
-	// sessions.key, or without keys in the section vault, it also has a key, state.key. Default: with auth.mode
-	// none and accounts at servers, a directory for each listen in gatehouse in the user's directory for settings,
-	// such as ~/.config; else none, and all of this ends with the process.
+	// Directory is for the gateway's user alone, such as /var/lib/gatehouse. In it, state.db has, sealed,
+	// users' own accounts at servers, certificates by ACME, and the grants, consents, codes and signing keys
+	// of auth.server. Without sessions.key or vault.keys, it also has a key, state.key. There is none with
+	// Redis, which has all of this. Default: with auth.mode none and accounts at servers, one for each listen
+	// in gatehouse in the user's directory for settings, such as ~/.config; else none, and all of this ends
+	// with the process.
 	Directory string `yaml:"directory"`
 }
 

@@ -281,8 +281,8 @@ func (c Config) asWritten(u upstream.Config) upstream.Config {
 // client overrides the mode of an upstream, which overrides the general mode.
 type Disclosure struct {
 	disclosure.Config `yaml:",inline"`
-	// Clients are callers with a mode of their own. The first entry that matches a caller decides.
-	// Default none.
+	// Clients are callers with a mode of their own, whatever other modes say. The first entry that fits a
+	// caller decides. Default none.
 	Clients []DisclosureClient `yaml:"clients"`
 }
 

@@ -115,7 +115,7 @@ func numberKeys(t reflect.Type, at, zero string, found map[string]numberKey) {
 	case t.Kind() == reflect.Struct:
 		for name, index := range strictyaml.Keys(t) {
 			field := t.FieldByIndex(index)
-			numberKeys(field.Type, joinKeys(at, name), field.Tag.Get("zero"), found)
+			numberKeys(field.Type, strings.TrimPrefix(at+"."+name, "."), field.Tag.Get("zero"), found)
 		}
 	case reflect.Zero(t).CanInt() || reflect.Zero(t).CanUint() || reflect.Zero(t).CanFloat():
 		found[at] = numberKey{"", zero}

@@ -19,8 +19,8 @@ type Config struct {
 	// Loopback is the role of all who open the console from the machine itself, without signing in:
 	// viewer, operator or auditor. Default: all have to sign in.
 	Loopback string `yaml:"loopback"`
-	// Save lets operators change the configuration file, by the API, too. Operators can then start
-	// programs as the user of the gateway, and give any person any role.
+	// Save lets operators change this file, by the API, too. They can then start programs as the user of the
+	// gateway, and give any person any role. Default false.
 	Save bool `yaml:"save"`
 }
 

@@ -13,22 +13,22 @@ import (
 
 // Section is the section "admin".
 type Section struct {
-	// Listen is the address, host:port, unix:/path or systemd:NAME, that serves /healthz, /readyz and /metrics to all who reach
-	// it. /readyz gives the state of upstreams only to requests from this machine. /metrics, which
-	// is made for collectors, includes the names of upstreams. Default none.
+	// Listen is the address, host:port, unix:/path or systemd:NAME, that serves /healthz, /readyz and
+	// /metrics (docs/metrics.md) to all who reach it. /readyz gives the state of upstreams only to requests
+	// from this machine, but /metrics includes their names. Default none.
 	Listen string `yaml:"listen"`
 	// TLS has the certificates of this listener. Default: plain HTTP.
 	TLS tlsfiles.Server `yaml:"tls"`
-	// API gives access to the API for operators, /api/v1/ at the same address. A reload changes it,
-	// but does not begin or end to serve it. Default: it is not served.
+	// API gives access to the API for operators, /api/v1/ at the same address (docs/admin-api.md). A reload
+	// changes it, but does not begin or end to serve it. Default: it is not served.
 	API admin.Config `yaml:"api"`
 	// URL is the address of this listener for browsers: https, or http on a loopback address.
 	// Default: http://<listen>, or https with tls.
 	URL string `yaml:"url"`
 	// Rules give roles to people who sign in to the console. Default: none.
 	Rules admin.RoleRules `yaml:"rules"`
-	// Console has the pages for operators, /console/ at the same address. A reload changes it, but
-	// does not begin or end to serve it. Default: it is not served.
+	// Console has the pages for operators, /console/ at the same address (docs/console.md). A reload changes
+	// it, but does not begin or end to serve it. Default: it is not served.
 	Console Config `yaml:"console"`
 }
 

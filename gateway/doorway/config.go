@@ -22,21 +22,18 @@ const (
 // Config is the section "connections". It bounds the connections of clients to the
 // endpoint.
 type Config struct {
-	// Max bounds the connections that are open at a time. To make room for a further one, the
-	// gateway closes the oldest connection that has not sent a whole request yet, or else one that
-	// has been idle for long. If all are in use, further clients wait in the system's queue.
-	// Default 10000.
+	// Max bounds the open connections. To make room for a new one, the gateway closes the oldest that has not
+	// sent a whole request yet, or else one that has been idle for long. If all are in use, the new one waits
+	// in the system's queue. Each takes a file descriptor, and so does each to an upstream. Default 10000.
 	Max int `yaml:"max"`
-	// PerAddress bounds the open connections of one client address; for IPv6, of one network of 64
-	// bits. To make room for a further one, the gateway closes the oldest connection of this
-	// address that has not sent a whole request yet; if there is none, it closes the new one at
-	// once. Default: half of Max.
+	// PerAddress bounds those of one client address; for IPv6, of one network of 64 bits. To make room for a
+	// new one, the gateway closes the oldest of them that has not sent a whole request yet, or else the new
+	// one. Default: half of Max.
 	PerAddress int `yaml:"per_address"`
-	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in
-	// front of the gateway, which carry the connections of many clients; unix stands for all that
-	// connect to a socket (listen: unix:/path). PerAddress does not
-	// apply to them. Records and the log have the address that they write to the end of
-	// X-Forwarded-For or, without that, of Forwarded. Default none.
+	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in front of the
+	// gateway; unix stands for all that connect to a socket (listen: unix:/path). They carry connections of
+	// many clients, so PerAddress does not apply to them. Records and the log have the address that they
+	// write to the end of X-Forwarded-For or, without that, of Forwarded. Default none.
 	Proxies []string `yaml:"proxies"`
 	// ProxyProtocol says that connections from Proxies begin with a header of the PROXY protocol, version
 	// 1 or 2, which names their client: PerAddress and records are about that. Those without one are

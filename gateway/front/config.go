@@ -25,36 +25,34 @@ const mostRequest = 1 << 30
 // Config is the section "http". Its zero value means the defaults. It is read only at start; a
 // reload does not change it.
 type Config struct {
-	// MaxRequestBytes bounds a request's body. Default 4 MiB, at most 1 GiB.
+	// MaxRequestBytes bounds a request's body. Default 4MiB, at most 1GiB.
 	MaxRequestBytes int64 `yaml:"max_request_bytes"`
-	// MaxInFlightBytes bounds the bytes of request bodies and results of 64 KiB or more that
-	// are held at a time. One user may hold half of it. A message without room is refused, a
-	// request with 503. Each counted byte may take up to four bytes of memory. Default 512
-	// MiB, or an eighth of the memory limit if that is less (GOMEMLIMIT, or from the container).
+	// MaxInFlightBytes is the room for request bodies and results of 64 KiB or more; one user may have half
+	// of it. A message without room is refused, a request with 503. Each byte may take up to four in memory.
+	// Default 512MiB, or an eighth of the memory limit if that is less (GOMEMLIMIT, or the container's).
 	MaxInFlightBytes int64 `yaml:"max_in_flight_bytes"`
 	// StreamAfter is the time after which the answer to a call becomes an event stream. Default 5s.
 	StreamAfter time.Duration `yaml:"stream_after"`
-	// KeepAlive is the time after which an idle stream gets a comment. Default 15s.
+	// KeepAlive is the time after which an idle stream gets a comment, so that proxies keep it open. Default
+	// 15s.
 	KeepAlive time.Duration `yaml:"keep_alive"`
-	// AskTimeout limits the time a client takes to answer a server's question. Default 5m.
+	// AskTimeout limits the time a client with a session takes to answer a server's question. Default 5m.
 	AskTimeout time.Duration `yaml:"ask_timeout"`
-	// StreamsPerUser bounds the long-lived event streams that one user may have open: those of
-	// sessions, of subscriptions/listen and of HTTP+SSE together. A GET for a session that has
-	// a stream takes its place. Without authentication there is one user, and no bound.
-	// Default 20.
+	// StreamsPerUser bounds the long-lived event streams that one user may have open: those of sessions, of
+	// subscriptions/listen and of HTTP+SSE together. A GET for a session that has a stream takes its place.
+	// Default 20; without authentication, no bound.
 	StreamsPerUser int `yaml:"streams_per_user"`
 	// AllowedOrigins are the origins of web pages that may call, such as
 	// https://app.example.com. The endpoint's own origin is always allowed. Default none.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// AllowedHosts are host names, without port, that requests may have in Host, in addition
-	// to localhost, 127.0.0.1 and ::1.
+	// AllowedHosts are host names, without port, that requests may have in Host, in addition to localhost,
+	// 127.0.0.1, ::1 and the hosts in listen and public_url. Default none.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// Clients selects the clients to serve: ClientsAll, the default, or ClientsStateless, those
-	// without sessions (2026-07-28 and later).
+	// Clients selects the clients to serve: all, the default, or stateless, those without sessions
+	// (2026-07-28 and later). Others then get an error.
 	Clients string `yaml:"clients"`
-	// SSEPath is the path of the event stream for clients that know only HTTP+SSE
-	// (2024-11-05), such as /sse. They POST to that path with /messages appended. "off"
-	// disables it. Default: the endpoint's path with sse as its last segment.
+	// SSEPath is the path of the event stream for clients of HTTP+SSE (2024-11-05). They POST to that path
+	// with /messages appended. "off" disables it. Default: the endpoint's path with sse as its last segment.
 	SSEPath string `yaml:"sse_path"`
 }
 

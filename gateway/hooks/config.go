@@ -44,19 +44,21 @@ type Hook struct {
 	What []string `yaml:"what"`
 	// On is arguments, results, or both. Default: both.
 	On []string `yaml:"on"`
-	// Redact replaces secrets.
+	// Redact replaces secrets. A hook has one of redact, refuse and http.
 	Redact *Redact `yaml:"redact"`
-	// Refuse refuses calls with secrets.
+	// Refuse refuses calls in which it finds secrets.
 	Refuse *Refuse `yaml:"refuse"`
-	// HTTP asks a service.
+	// HTTP asks a service of yours, which lets content pass, changes it or refuses it
+	// (docs/hooks.md#a-service).
 	HTTP *HTTP `yaml:"http"`
 }
 
 // Redact selects the secrets to replace.
 type Redact struct {
-	// Secrets are names of known kinds of secrets. Secrets or Patterns is required.
+	// Secrets are known kinds of secrets: aws_key, credit_card, github_token, google_key, jwt, private_key
+	// and slack_token. They or Patterns are required.
 	Secrets []string `yaml:"secrets"`
-	// Patterns are regular expressions (RE2).
+	// Patterns are other secrets, as regular expressions (RE2).
 	Patterns []string `yaml:"patterns"`
 	// With is the text in the place of a secret. Default "[redacted]".
 	With string `yaml:"with"`
@@ -64,7 +66,7 @@ type Redact struct {
 
 // Refuse selects the secrets to refuse.
 type Refuse struct {
-	// Secrets and Patterns are as in Redact.
+	// Secrets and Patterns are as in redact.
 	Secrets  []string `yaml:"secrets"`
 	Patterns []string `yaml:"patterns"`
 	// Reason is the text for the client. Default "it has something that must not pass".

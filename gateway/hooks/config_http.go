@@ -28,17 +28,16 @@ const (
 
 // HTTP names the service of the operator that decides.
 type HTTP struct {
-	// URL is asked by POST: https, or http. Required.
+	// URL is asked by POST: https, or http on a loopback address. Required.
 	URL string `yaml:"url" secret:"path"`
 	// AllowPlaintext allows http to hosts that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// Headers are sent with each request. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
-	// CAFile holds the PEM certificates of the authorities that sign the service's certificate.
-	// Default: those of the system.
+	// CAFile has the authorities that sign the service's certificate, in PEM. Default: those of the system.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a service
-	// that asks for one. Default none.
+	// CertFile and KeyFile are the gateway's own certificate and its key, in PEM, for a service that asks for
+	// one. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
 	// Timeout bounds one request. Default 5s, at most 1m.
@@ -46,8 +45,8 @@ type HTTP struct {
 	// OnFailure decides on content that the service does not judge: "refuse", the default, or
 	// "pass".
 	OnFailure string `yaml:"on_failure"`
-	// MaxBytes is the size of the largest content that is sent. Larger content is a failure.
-	// Default 1MiB, at most 64MiB.
+	// MaxBytes is the size of the largest content that is sent. Larger content counts as not judged. Default
+	// 1MiB, at most 64MiB.
 	MaxBytes int64 `yaml:"max_bytes"`
 }
 

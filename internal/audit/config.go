@@ -25,15 +25,14 @@ type Config struct {
 	// Sinks are where records go; each gets all of them, in a chain of its own. At least one is
 	// required.
 	Sinks []Sink `yaml:"sinks"`
-	// OnFull says what happens when a sink is slower than the calls and its queue is full:
-	// "drop", the default: records are lost, which is counted and recorded; or "block": calls
-	// wait before they run.
+	// OnFull says what happens when a sink is slower than the calls and its queue is full. "drop", the
+	// default: records are lost, which is counted and recorded. "block": calls wait before they run.
 	OnFull string `yaml:"on_full"`
 	// Queue is how many records may wait for each sink. Default 10000.
 	Queue int `yaml:"queue"`
-	// Key is a secret of at least 32 random bytes. It signs the anchors of the chains, so that a
-	// chain cannot be changed without it and still fit together, and keys the digests of arguments.
-	// Default none.
+	// Key is a secret of at least 32 random bytes, not that of sessions.key. It signs the anchors of the
+	// chains, so that a chain cannot be changed without it and still fit together, and keys the digests of
+	// arguments. Default none.
 	Key mcp.Secret `yaml:"key"`
 }
 

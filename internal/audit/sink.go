@@ -36,16 +36,17 @@ const (
 
 // Sink is one place where records go.
 type Sink struct {
-	// Type is file, stdout, syslog, webhook or otlp. Required.
+	// Type is file, stdout, syslog, webhook (lines by HTTP POST) or otlp (log records of OpenTelemetry over
+	// HTTP). Required.
 	Type string `yaml:"type"`
-	// Name identifies the sink in metrics and in the names of chains. Default: the type.
+	// Name identifies the sink in metrics and in the names of chains: a-z, 0-9 and -. Default: the type.
 	Name string `yaml:"name"`
 
 	// Path is the file, for the type file. Required there. Its directory must exist.
 	Path string `yaml:"path"`
-	// MaxBytes is the size at which a file is renamed and a new one begun. Default 100MiB.
+	// MaxBytes is the size at which a file is renamed and a new one begun, at least 64KiB. Default 100MiB.
 	MaxBytes int64 `yaml:"max_bytes"`
-	// MaxAge is likewise the age. Default: files are not renamed for their age.
+	// MaxAge is likewise the age, at least 1m. Default: files are not renamed for their age.
 	MaxAge time.Duration `yaml:"max_age"`
 	// Keep is how many renamed files are kept; the oldest are deleted. Default: all.
 	Keep int `yaml:"keep" zero:"all are kept, the default"`
@@ -61,17 +62,18 @@ type Sink struct {
 	AllowPlaintext bool `yaml:"allow_plaintext"`
 	// Timeout bounds one attempt to hand over records. Default 10s, at most 5m.
 	Timeout time.Duration `yaml:"timeout"`
-	// CAFile holds the PEM certificates of the authorities that sign the receiver's
-	// certificate. Default: those of the system.
+	// CAFile has the authorities that sign the receiver's certificate, in PEM. Default: those of the system.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a
-	// receiver that asks for one. They are read again for each connection. Default none.
+	// CertFile and KeyFile are the gateway's own certificate and its key, in PEM, for a receiver that asks
+	// for one. They are read again for each connection. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
 
-	// Facility and AppName are those of syslog messages. Default audit and gatehouse.
+	// Facility is that of syslog messages: user, daemon, auth, authpriv, audit or local0 to local7. Default
+	// audit.
 	Facility string `yaml:"facility"`
-	AppName  string `yaml:"app_name"`
+	// AppName is the APP-NAME of syslog messages. Default gatehouse.
+	AppName string `yaml:"app_name"`
 
 	// Headers are sent with each request of a webhook or to an otlp receiver. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`

@@ -17,14 +17,14 @@ import (
 
 // Config is the section "replicas". It is read only at start.
 type Config struct {
-	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082. Nothing else
-	// may reach it. Required with sessions.store: redis, unless Alone is set.
+	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082; port 0 takes a free
+	// port. Nothing else may reach it. Required with sessions.store: redis, unless Alone is set.
 	Listen string `yaml:"listen"`
 	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}: with its port
 	// (IPv6 in brackets), or with that of Listen. Default: Listen, if that names one host.
 	Advertise string `yaml:"advertise"`
-	// Alone says that no other replica shares this Redis. Then there is no link, and this
-	// replica takes over at once what an earlier one left behind. Default false.
+	// Alone says that no other replica has this Redis and prefix; then there is no Listen. There is no link,
+	// and this replica takes over at once what an earlier one left behind. Default false.
 	Alone bool `yaml:"alone"`
 }
 

@@ -18,16 +18,15 @@ const (
 // Bounds are how much is kept. A result for which there is no room is sent whole. Their zero value
 // means the defaults.
 type Bounds struct {
-	// MaxPerUser is how many results of one user are kept. Default 500. Without
-	// authentication there is one user, who may have as many as Max.
+	// MaxPerUser is how many results of one user are kept. Default 500; without authentication, Max.
 	MaxPerUser int `yaml:"max_per_user"`
 	// Max is how many are kept in all; with Redis, by all replicas together. Default 10000.
 	Max int `yaml:"max"`
-	// MaxUserBytes is how many bytes those of one user may have. Default 32 MiB. Without
-	// authentication, the one user may have MaxBytes.
+	// MaxUserBytes is how many bytes those of one user may have. Default 32MiB; without authentication,
+	// MaxBytes.
 	MaxUserBytes int64 `yaml:"max_user_bytes"`
-	// MaxBytes is how many bytes all of them may have; with Redis, those of all replicas
-	// together. Default 256 MiB.
+	// MaxBytes is how many bytes all of them may have; with Redis, those of all replicas together. Default
+	// 256MiB.
 	MaxBytes int64 `yaml:"max_bytes"`
 }
 

@@ -27,8 +27,8 @@ const (
 // Settings say what becomes of the large results of a server's tools. Their zero value sends all
 // results whole.
 type Settings struct {
-	// Inline is the size of the largest content that clients are sent whole. Of larger content
-	// they are sent a part, and a link under which the whole can be read. Default off.
+	// Inline is the size of the largest content that clients are sent whole, at least 1KiB, or off. Of larger
+	// content they are sent a part, and a link under which their user can read the whole. Default off.
 	Inline Inline `yaml:"inline"`
 	// Keep is how long the whole can be read. Default 10m, at most 24h.
 	Keep time.Duration `yaml:"keep"`
@@ -41,7 +41,7 @@ type Settings struct {
 type ToolSettings struct {
 	// Names are the server's own names of the tools. * is any run of characters. Required.
 	Names []string `yaml:"names"`
-	// Inline and Keep are as in Settings. Default: their values there.
+	// Inline and Keep are for these tools as for all. Default: the values for all.
 	Inline Inline        `yaml:"inline"`
 	Keep   time.Duration `yaml:"keep"`
 }

@@ -21,10 +21,9 @@ const DefaultPrefix = "gatehouse:"
 // Config is the configuration section "redis". It is read at start; SetUser alone changes
 // anything later.
 type Config struct {
-	// URL is the address of Redis: redis://host:6379/0, rediss:// for TLS, or unix:///path.
-	// redis+sentinel:// and rediss+sentinel:// list Sentinels, separated by commas, with
-	// the name of the master in ?master=. redis+cluster:// and rediss+cluster:// list nodes
-	// of a Cluster. The URL may contain a user and a password.
+	// URL is the address of Redis: redis://host:6379/0 or unix:///path;
+	// redis+sentinel://host1,host2/0?master=NAME for Sentinels; redis+cluster://host1,host2 for a Cluster.
+	// With rediss in place of redis they use TLS. It may contain a user and a password, percent-encoded.
 	URL mcp.Secret `yaml:"url" secret:"user"`
 	// Username and Password belong to an ACL user. They override those of the URL.
 	Username string     `yaml:"username"`
@@ -32,16 +31,15 @@ type Config struct {
 	// SentinelUsername and SentinelPassword log in to the Sentinels. Default none.
 	SentinelUsername string     `yaml:"sentinel_username"`
 	SentinelPassword mcp.Secret `yaml:"sentinel_password"`
-	// CAFile holds the PEM certificates of the authorities that sign the server's
-	// certificate. Default: those of the system.
+	// CAFile has the authorities that sign the server's certificate, in PEM, for a URL with TLS. Default:
+	// those of the system.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a
-	// server that asks for one. They are read again for each connection, so a renewed
-	// certificate takes effect without a restart. Default none.
+	// CertFile and KeyFile are the gateway's own certificate and its key, in PEM, for a server that asks for
+	// one. They are read again for each connection. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// Prefix begins every key. Default DefaultPrefix. Gateways that share a Redis without
-	// being replicas of each other need different prefixes.
+	// Prefix begins every key. Default gatehouse:. Gateways that share a Redis without being replicas of each
+	// other need different prefixes.
 	Prefix string `yaml:"prefix"`
 }
 

@@ -30,9 +30,9 @@ type ACME struct {
 	// CAFile has authorities, in PEM, for the connection to the directory, in addition to those of the
 	// system. Default none.
 	CAFile string `yaml:"ca_file"`
-	// HTTPListen is an address, such as 0.0.0.0:80, at which the authority finds proofs (HTTP-01, at port 80 of
-	// each domain) and everyone else 404. Default: none, and the proofs are at the listeners themselves
-	// (TLS-ALPN-01, at port 443 of each domain).
+	// HTTPListen is an address, such as 0.0.0.0:80, where the authority finds proofs (HTTP-01, as port 80 of
+	// each domain) and all others 404. Default: none, and it finds them at the listeners themselves
+	// (TLS-ALPN-01, as port 443 of each domain).
 	HTTPListen string `yaml:"http_listen"`
 }
 

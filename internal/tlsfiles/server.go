@@ -29,8 +29,9 @@ type Server struct {
 	ClientCAFile string `yaml:"client_ca_file"`
 	// MinVersion is the oldest version of TLS that is accepted: 1.2 or 1.3. Default 1.2.
 	MinVersion string `yaml:"min_version"`
-	// ACME orders the certificate from an authority, in place of CertFile and KeyFile. It is kept, sealed, in
-	// state.directory or in Redis: one of the two is required. Default: not ordered.
+	// ACME orders the certificate from an authority (docs/operations.md#certificates-by-acme), in place of
+	// CertFile and KeyFile. It is kept, sealed, in state.directory or in Redis: one of the two is required.
+	// Default: not ordered.
 	ACME *ACME `yaml:"acme"`
 }
 

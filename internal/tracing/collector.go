@@ -18,16 +18,15 @@ import (
 
 // Collector says where traces or metrics go.
 type Collector struct {
-	// Endpoint is the URL of a collector that speaks OTLP over HTTP (protobuf), such as
-	// https://otel.example.com:4318. Without a path, /v1/traces or /v1/metrics is used. Required.
+	// Endpoint is the URL of a collector that takes OTLP over HTTP (protobuf). Without a path, /v1/traces or
+	// /v1/metrics is used. Required.
 	Endpoint string `yaml:"endpoint" secret:"path"`
 	// Headers go with every request to the collector. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
-	// CAFile holds the PEM certificates of the authorities that sign the collector's certificate.
-	// Default: those of the system.
+	// CAFile has the authorities that sign the collector's certificate, in PEM. Default: those of the system.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a collector
-	// that asks for one. They are read again for each connection. Default none.
+	// CertFile and KeyFile are the gateway's own certificate and its key, in PEM, for a collector that asks
+	// for one. They are read again for each connection. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
 }

@@ -25,14 +25,15 @@ const (
 
 // Config is the section "disclosure", for all upstreams. The zero Config is mode full.
 type Config struct {
-	// Mode is "full", the default, or "progressive".
+	// Mode is "full", the default, which describes tools as their servers do, or "progressive", in short: a
+	// model fetches the full description before it calls a tool.
 	Mode string `yaml:"mode"`
 	// Grant is the time for which a client without sessions may call a tool after fetching its
 	// description. With a session, the grant lasts as long as the session. At most 24h, default 1h.
 	Grant time.Duration `yaml:"grant"`
-	// Descriptions is a directory with a file TOOL.json, by public name, for each tool with
-	// additional texts: see Description. It is read at start and at each reload. Default
-	// none.
+	// Descriptions is a directory with files TOOL.json, by public name, such as crm__export.json, that add to
+	// the description of a tool: summary, description, examples, usage_guidance, error_guidance. It is read
+	// at start and at each reload. Default none.
 	Descriptions string `yaml:"descriptions"`
 }
 

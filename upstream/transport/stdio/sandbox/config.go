@@ -27,11 +27,11 @@ const leastLifetime = 2 * time.Minute
 // Config is the box of a program. Without further settings, the program reads the system's programs
 // and libraries, writes into a directory of its own that ends with it, and has no network.
 type Config struct {
-	// User is who runs the program: a name, a number, or uid:gid. The gateway needs CAP_SETUID and
-	// CAP_SETGID. Default: the gateway's user.
+	// User is who runs the program: a name, a number, or uid:gid. The gateway needs CAP_SETUID, CAP_SETGID
+	// and CAP_CHOWN. Default: the gateway's user.
 	User string `yaml:"user"`
-	// Read are files and directories that the program may read and execute, beside the system's.
-	// Default none.
+	// Read are files and directories that the program may read and execute, beside the system's programs,
+	// libraries and certificates. Default none.
 	Read []string `yaml:"read"`
 	// Write are files and directories that it may change as well. Default none.
 	Write []string `yaml:"write"`
@@ -41,14 +41,13 @@ type Config struct {
 	// UnixSockets lets the program use sockets in the file system, such as that of a database or
 	// of Docker. Default false.
 	UnixSockets bool `yaml:"unix_sockets"`
-	// MemoryBytes is how much memory the program and its children have together in a control group;
-	// where none can be made, how much each of its processes has. At least 16 MiB. Default: no limit.
+	// MemoryBytes is how much memory the program and its children have together or, where no control group
+	// can be made, each of its processes. At least 16MiB. Default: no limit.
 	MemoryBytes int64 `yaml:"memory_bytes"`
-	// Processes is how many processes and threads it has at a time in a control group; where none can
-	// be made, how many its User has, which then has to be another than the gateway's. Default: no
-	// limit.
+	// Processes is how many processes and threads it has at a time or, where no control group can be made,
+	// its User has, which then has to be another than the gateway's. Default: no limit.
 	Processes int64 `yaml:"processes"`
-	// CPUSeconds is how much processor time each of its processes has, in seconds. Default: no limit.
+	// CPUSeconds is the processor time of each of its processes, in seconds. Default: no limit.
 	CPUSeconds int64 `yaml:"cpu_seconds"`
 	// Lifetime is the age at which it is ended between two calls, at least 2m. Default: no limit.
 	Lifetime time.Duration `yaml:"lifetime"`
