@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -22,8 +21,8 @@ import (
 )
 
 const (
-	// betweenPages is how long no page opens again for the same rights: not for each request after a sign-in that
-	// failed, or of a server that goes on refusing (2025-11-25 basic/authorization).
+	// betweenPages is how long no page opens again for the same rights after a sign-in that failed, or after two that
+	// did not: not for each request of a server that goes on refusing (2025-11-25 basic/authorization).
 	betweenPages = time.Minute
 	// maxFlows bounds what is kept of sign-ins that have begun, and of registrations.
 	maxFlows = 1000
@@ -46,7 +45,7 @@ type login struct {
 
 	wanted string    // the rights that it was for, beyond those before
 	opened time.Time // its page
-	why    error     // what requests get in place of another page
+	why    error     // what requests get in place of another page; nil for none
 }
 
 func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
@@ -138,17 +137,20 @@ func (l *login) obtain(ctx context.Context) error {
 		return err
 	}
 	wanted := strings.Join(states[0].Wanted, " ")
+	recent := wanted == l.wanted && time.Since(l.opened) < betweenPages
 	switch {
 	case states[0].State == vault.StateOK && wanted == "":
 		return nil
-	case wanted == l.wanted && time.Since(l.opened) < betweenPages:
+	case recent && l.why != nil:
 		return l.why
 	}
 	grant, err := l.flow.SignIn(ctx, l.server, states[0], l.open)
 	if err == nil {
 		err = l.vault.Keep(ctx, who, l.server.Name, grant)
 	}
-	l.wanted, l.opened = wanted, time.Now()
-	l.why = cmp.Or(err, errors.New("you have signed in just now, and it goes on refusing: ask its operator for access"))
+	l.wanted, l.opened, l.why = wanted, time.Now(), err
+	if err == nil && recent {
+		l.why = errors.New("you have signed in twice just now, and it goes on refusing: ask its operator for access")
+	}
 	return err
 }
