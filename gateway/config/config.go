@@ -197,7 +197,7 @@ func (c Config) Validate() error {
 	found.When(c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key,
 		"audit.key: is that of sessions.key, too: give each its own, so that whoever reads one has not got the other")
 	found.Join(checkAccounts(c, c.Sessions.Key, c.Audit.Key))
-	found.At("accounts", c.Accounts.Check(issuers,
+	found.At("accounts", c.Accounts.Check(c.Auth.Servers(),
 		HasAccounts(c.Upstreams) && !c.Auth.Server.Enabled && c.Admin.Console.SignIn.IsZero()))
 	found.At("tracing", given.Tracing.Validate())
 	found.At("telemetry.log", c.Telemetry.Log.Validate())
