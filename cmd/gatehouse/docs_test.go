@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -141,12 +142,11 @@ func TestDocsYAML(t *testing.T) {
 	}
 }
 
-// TestDocsCommands checks each command line of gatehouse on each page, in blocks and in the text, by the
-// command's own parser, and that each target of make is there. Words in capital letters stand for values, and … or ...
-// for what is left out.
-func TestDocsCommands(t *testing.T) {
+// TestDocsParse checks each command of gatehouse in the text of each page by the command's own parser, and that each
+// target of make is there. Words in capital letters stand for values, and … or ... for what is left out.
+// TestDocsCommands runs those in blocks.
+func TestDocsParse(t *testing.T) {
 	span := regexp.MustCompile("`(?:bin/)?gatehouse( [^`A-Z…][^`]*)`")
-	line := regexp.MustCompile(`(?m)(?:^|[|$;] *|&& )(?:\S+/)?gatehouse( [^|;\n#]*)`)
 	targets := regexp.MustCompile("(?m)(?:^|`|^\\$ )make ([a-z-]+)")
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -154,19 +154,12 @@ func TestDocsCommands(t *testing.T) {
 	}
 	count := 0
 	for name, page := range docPages(t) {
-		var commands [][]string
-		commands = append(commands, span.FindAllStringSubmatch(strings.ReplaceAll(page, "\n", " "), -1)...)
-		for _, language := range []string{"sh", "bash", "console"} {
-			for _, text := range blocks(page, language) {
-				commands = append(commands, line.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", " "), -1)...)
-			}
-		}
 		for _, m := range targets.FindAllStringSubmatch(page, -1) {
 			if !strings.Contains(string(makefile), "\n"+m[1]+": ") && !strings.Contains(string(makefile), "\n"+m[1]+" ") {
 				t.Errorf("%s: there is no make %s", name, m[1])
 			}
 		}
-		for _, m := range commands {
+		for _, m := range span.FindAllStringSubmatch(strings.ReplaceAll(page, "\n", " "), -1) {
 			count++
 			if err := parses(words(m[1])); err != nil {
 				t.Errorf("%s: gatehouse%s: %v", name, m[1], err)
@@ -175,6 +168,26 @@ func TestDocsCommands(t *testing.T) {
 	}
 	if count < 50 || parses([]string{"serve", "--no-such-flag"}) == nil || parses([]string{"sevre"}) == nil {
 		t.Errorf("%d commands were found, or wrong ones are taken", count)
+	}
+}
+
+// TestDocsJSON reads the JSON of each page.
+func TestDocsJSON(t *testing.T) {
+	count := 0
+	for name, page := range docPages(t) {
+		for _, text := range blocks(page, "json") {
+			d := json.NewDecoder(strings.NewReader(text))
+			for d.More() {
+				var value any
+				if err := d.Decode(&value); err != nil {
+					t.Fatalf("%s: %v\n%s", name, err, text)
+				}
+				count++
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d values were found", count)
 	}
 }
 

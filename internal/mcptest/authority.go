@@ -61,12 +61,12 @@ func (a *Authority) sign(t testing.TB, cert *x509.Certificate) (*x509.Certificat
 	return cert, key
 }
 
-// Issue writes a certificate for localhost and 127.0.0.1, for servers and clients, and its key into
+// Issue writes a certificate for localhost, 127.0.0.1 and further hosts, for servers and clients, and its key into
 // files with a name. It ends after a time.
-func (a *Authority) Issue(t testing.TB, name string, life time.Duration) (certFile, keyFile string) {
+func (a *Authority) Issue(t testing.TB, name string, life time.Duration, hosts ...string) (certFile, keyFile string) {
 	t.Helper()
 	cert, key := a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		Subject: pkix.Name{CommonName: name}, DNSNames: append(hosts, "localhost"), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotAfter: time.Now().Add(life), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
