@@ -229,7 +229,8 @@ func TestConnectRefuses(t *testing.T) {
 	if strings.Contains(out, "secret-value") {
 		t.Error(out)
 	}
-	u.connect(exitUsage, "", []string{"--client", "emacs"}, `--client ["emacs"]: want names that gatehouse connect --help has`)
+	u.connect(exitUsage, "", []string{"--client", "emacs"},
+		`--client ["emacs"]: want names that gatehouse connect --help has`)
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")
 	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "[stdio undo]")
 	u.connect(exitUsage, "", []string{"--name", "a b"}, "want letters, digits")

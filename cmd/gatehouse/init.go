@@ -116,46 +116,26 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 // gather reads all sources of servers.
 func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (*setup.Draft, error) {
 	all := &setup.Draft{}
-	read := func(file string) error {
-		text, err := readClient(cmd, file)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		d, err := setup.Read(text, here())
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		all.Merge(d)
-		return nil
+	dir, _ := os.Getwd() // where it is not known, the servers of all directories count
+	if len(args) == 1 && strings.HasSuffix(args[0], ".json") {
+		flags.from, args = append(flags.from, args...), nil
 	}
 	for _, file := range flags.from {
-		if err := read(file); err != nil {
-			return nil, err
-		}
-	}
-	if len(args) == 1 && strings.HasSuffix(args[0], ".json") {
-		return all, read(args[0])
-	}
-	if len(args) > 0 {
-		d, err := setup.Arguments(args)
+		text, err := readClient(cmd, file)
 		if err == nil {
-			all.Merge(d)
+			err = all.Read(text, dir)
 		}
-		return all, err
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
 	}
-	if len(flags.from) > 0 {
+	switch {
+	case len(args) > 0:
+		return all, all.Arguments(args)
+	case len(flags.from) > 0:
 		return all, nil
 	}
-	return all, findFiles(cmd, in, flags, all)
-}
-
-// here returns the directory in which the command runs, "" if that is not known.
-func here() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	return dir
+	return all, findFiles(cmd, in, flags, all, dir)
 }
 
 func readClient(cmd *cobra.Command, file string) (string, error) {
@@ -182,70 +162,51 @@ func thisMachine() (setup.Machine, error) {
 }
 
 // findFiles asks the user about each client's file on this machine.
-func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setup.Draft) error {
-	out := cmd.OutOrStdout()
+func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setup.Draft, dir string) error {
 	machine, err := thisMachine()
 	if err != nil {
 		return err
 	}
-	type known struct {
-		client, path string
-		shared       bool // of a project: others may have written it
-	}
-	var files, own []known
+	out := cmd.OutOrStdout()
 	for _, c := range machine.Clients() {
-		if c.Project != "" {
-			files = append(files, known{c.Name + ", this project", c.Project, true})
-		}
-		own = append(own, known{c.Name, c.File, false})
-	}
-	for _, known := range append(files, own...) {
-		text, err := readClient(cmd, known.path)
-		if err != nil {
-			continue
-		}
-		d, err := setup.Read(text, here())
-		if err != nil {
-			continue // no servers in it
-		}
-		var names []string
-		for _, s := range d.Servers {
-			names = append(names, s.Name)
-		}
-		fmt.Fprintf(out, "%s (%s): %s\n", known.client, known.path, strings.Join(names, ", "))
-		for _, s := range d.Servers { // another person may have written the file of a project
-			if len(s.Command) > 0 && !s.Off {
-				fmt.Fprintf(out, "  %s runs %q\n", s.Name, s.Command)
+		for _, path := range []string{c.Project, c.File} {
+			text, err := readClient(cmd, path)
+			d := &setup.Draft{}
+			if err != nil || d.Read(text, dir) != nil {
+				continue // no servers in it
+			}
+			var names []string
+			for _, s := range d.Servers {
+				names = append(names, s.Name)
+			}
+			fmt.Fprintf(out, "%s (%s): %s\n", c.Name, path, strings.Join(names, ", "))
+			for _, s := range d.Servers { // another person may have written the file of a project
+				if len(s.Command) > 0 && !s.Off {
+					fmt.Fprintf(out, "  %s runs %q\n", s.Name, s.Command)
+				}
+			}
+			if flags.yes && path == c.Project {
+				fmt.Fprintln(out,
+					"  --yes does not take those of a project, which others may have written: name the file with --from")
+				continue
+			}
+			if flags.yes || agreed(out, in, "  take them? [Y]es, [n]o: ") {
+				if err := all.Read(text, dir); err != nil {
+					return err
+				}
 			}
 		}
-		if flags.yes && known.shared {
-			fmt.Fprintln(out,
-				"  --yes does not take those of a project, which others may have written: name the file with --from")
-			continue
-		}
-		if flags.yes || agreed(out, in, "  take them? [Y]es, [n]o: ") {
-			all.Merge(d)
+	}
+	if len(all.Servers) == 0 && !flags.yes {
+		fmt.Fprint(out, "The URL of a server, or the command that starts it: ")
+		if in.Scan() {
+			return all.Read(in.Text(), "")
 		}
 	}
-	if len(all.Servers) > 0 || flags.yes {
-		return nothingFound(all)
+	if len(all.Servers) == 0 {
+		return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
 	}
-	fmt.Fprint(out, "The URL of a server, or the command that starts it: ")
-	if in.Scan() {
-		d, err := setup.Read(in.Text(), "")
-		if err != nil {
-			return err
-		}
-		all.Merge(d)
-	}
-	return nothingFound(all)
-}
-
-func nothingFound(all *setup.Draft) error {
-	if len(all.Servers) > 0 {
-		return nil
-	}
-	return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
+	return nil
 }
 
 // agreed asks a question, with the default answer in capitals. The answer is no at the end of the input.

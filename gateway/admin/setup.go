@@ -86,8 +86,8 @@ func setupClients(_ context.Context, a *API, _ Operator, _ None) (SetupClients, 
 
 // makeSetup makes servers of the files of clients. The answer has no secrets.
 func makeSetup(_ context.Context, a *API, _ Operator, t SetupText) (answer SetupDraft, err error) {
-	d, err := setup.Read(t.Text, "")
-	if err != nil {
+	var d setup.Draft
+	if err := d.Read(t.Text, ""); err != nil {
 		return answer, &BadDraft{Problems: []Problem{{Message: err.Error()}}}
 	}
 	answer.Servers = []SetupServer{}
@@ -120,8 +120,8 @@ func configured(a *API) (names []string) {
 
 // fill makes the configuration of a Text, with the same names as /setup.
 func (p *Attempt) fill(taken []string) error {
-	d, err := setup.Read(p.Text, "")
-	if err != nil {
+	var d setup.Draft
+	if err := d.Read(p.Text, ""); err != nil {
 		return &BadDraft{Problems: []Problem{{Message: err.Error()}}}
 	}
 	d.Avoid(taken)
@@ -132,7 +132,8 @@ func (p *Attempt) fill(taken []string) error {
 		}
 	}
 	p.Values = values
-	p.Config, err = d.Config()
+	config, err := d.Config()
+	p.Config = config
 	return err
 }
 

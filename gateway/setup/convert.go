@@ -1,11 +1,12 @@
 package setup
 
 import (
-	"net"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 )
 
 // add makes a server of an entry.
@@ -18,8 +19,20 @@ func (d *Draft) add(e entry) {
 	e.unwrap()
 	e.unwrapRemote()
 	e.url = strings.TrimSpace(e.url)
-	if (e.url == "") == (len(e.command) == 0 || e.command[0] == "") {
+	switch {
+	case (e.url == "") == (len(e.command) == 0 || e.command[0] == ""):
 		d.note("", "%s: has neither a url nor a command, or both, and was left out", shown(e.name))
+		return
+	case e.url != "" && !refers(e.url) && !isURL(e.url):
+		d.note("", "%s: its url is not an http or https URL, and it was left out", shown(e.name))
+		return
+	case isGateway(e):
+		d.note("", "%s: is this gateway itself, and was left out", shown(e.name))
+		return
+	}
+	known := slices.ContainsFunc(d.entries[:d.known], e.same)
+	d.entries = append(d.entries, e)
+	if known {
 		return
 	}
 	name := serverName(e.name)
@@ -30,10 +43,6 @@ func (d *Draft) add(e entry) {
 		name = nameOfCommand(e.command)
 	}
 	s := Server{Name: d.freeName(name), Off: e.off}
-	if isGateway(e) {
-		d.note("", "%s: is this gateway itself, and was left out", shown(e.name))
-		return
-	}
 	if e.name != "" && s.Name != e.name {
 		d.note(s.Name, "was called %s", shown(e.name))
 	}
@@ -42,10 +51,6 @@ func (d *Draft) add(e entry) {
 	}
 	c := converter{d: d, server: &s}
 	if e.url != "" {
-		if !refers(e.url) && !isURL(e.url) {
-			d.note("", "%s: its url is not an http or https URL, and it was left out", shown(e.name))
-			return
-		}
 		s.URL = c.url(e.url)
 		for _, h := range e.headers {
 			if strings.ContainsAny(h.Name, " \t\r\n:") || strings.ContainsAny(h.Value, "\r\n") {
@@ -75,6 +80,12 @@ func (d *Draft) add(e entry) {
 	d.Servers = append(d.Servers, s)
 }
 
+// same reports whether two entries, by whatever names, are of one server.
+func (e entry) same(other entry) bool {
+	return e.url == other.url && e.dir == other.dir && slices.Equal(e.command, other.command) &&
+		slices.Equal(e.env, other.env) && slices.Equal(e.headers, other.headers)
+}
+
 // unique drops pairs with a name that comes again.
 func unique(all []Pair, same func(a, b string) bool) (kept []Pair) {
 	for _, p := range all {
@@ -94,15 +105,9 @@ func isURL(text string) bool {
 // plainText notes the risk of an http URL to another machine.
 func (d *Draft) plainText(s Server) {
 	u, err := url.Parse(s.URL)
-	if err == nil && u.Scheme == "http" && !isHere(u.Hostname()) {
+	if err == nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		d.note(s.Name, "its url is http and not on this machine, which the gateway refuses: use https, or write allow_plaintext: true if the network is yours")
 	}
-}
-
-// isHere reports whether a host is this machine.
-func isHere(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // isGateway reports whether an entry leads to a gateway, as gatehouse's own documents write it.
@@ -111,7 +116,7 @@ func isGateway(e entry) bool {
 		return strings.TrimSuffix(path.Base(strings.ReplaceAll(e.command[0], `\`, "/")), ".exe") == "gatehouse"
 	}
 	u, err := url.Parse(e.url)
-	return err == nil && strings.EqualFold(e.name, "gatehouse") && isHere(u.Hostname())
+	return err == nil && strings.EqualFold(e.name, "gatehouse") && loopback.Host(u.Hostname())
 }
 
 // unwrap removes the shell of Windows around a command.

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,23 +21,6 @@ var (
 
 // shellOnly are words of a line that only a shell understands.
 var shellOnly = []string{"&&", "||", "|", ";", ">", ">>", "<", "&", "export", "cd", "set", "source", "sudo", "echo"}
-
-// utf8Text returns a text as UTF-8; editors of Windows write UTF-16, too.
-func utf8Text(text string) string {
-	at := func(i int) uint16 { return uint16(text[i]) | uint16(text[i+1])<<8 }
-	switch {
-	case strings.HasPrefix(text, "\xff\xfe"):
-	case strings.HasPrefix(text, "\xfe\xff"):
-		at = func(i int) uint16 { return uint16(text[i])<<8 | uint16(text[i+1]) }
-	default:
-		return strings.TrimPrefix(strings.ToValidUTF8(text, "?"), "\ufeff")
-	}
-	units := make([]uint16, 0, len(text)/2)
-	for i := 2; i+1 < len(text); i += 2 {
-		units = append(units, at(i))
-	}
-	return string(utf16.Decode(units))
-}
 
 // unfenced returns the content of the first fence of a document in Markdown.
 func unfenced(text string) string {

@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,21 +17,14 @@ type member struct {
 
 // members returns the members of an object; none for another value.
 func members(raw json.RawMessage) (all []member) {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+	value, _ := hujson.Parse(raw)
+	object, ok := value.Value.(*hujson.Object)
+	if !ok {
 		return nil
 	}
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return all
-		}
-		m := member{}
-		m.name, _ = name.(string)
-		if err := decoder.Decode(&m.value); err != nil {
-			return all
-		}
-		all = append(all, m)
+	for _, m := range object.Members {
+		inside := hujson.Value{Value: m.Value.Value}
+		all = append(all, member{m.Name.Value.(hujson.Literal).String(), inside.Pack()})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 // mostName bounds the name of a server, which stands in front of the names of its tools.
 const mostName = 24
 
-// nameParts matches the parts of a server's name.
+// nameParts matches the parts of the name of a server or a variable.
 var nameParts = regexp.MustCompile(`[A-Za-z0-9]+`)
 
 // serverName makes a name that a configuration may have.
@@ -92,12 +92,9 @@ func nameOfCommand(command []string) string {
 	return serverName(short)
 }
 
-// variableParts matches the parts of a variable's name.
-var variableParts = regexp.MustCompile(`[A-Za-z0-9]+`)
-
 // variableName makes the name of a variable.
 func variableName(text string) string {
-	name := strings.ToUpper(strings.Join(variableParts.FindAllString(text, 32), "_"))
+	name := strings.ToUpper(strings.Join(nameParts.FindAllString(text, 32), "_"))
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
 		name = "V_" + name
 	}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/loopback"
 )
 
 // Bounds of the texts that are read.
@@ -54,30 +56,30 @@ type Draft struct {
 	Variables []Variable
 	Notes     []Note
 
-	dir    string            // directory of the wanted servers, "" for all
-	inputs map[string]string // descriptions of what VS Code asks its user, by their ids
+	entries []entry           // that were read, also of servers that were there already
+	known   int               // of these, those of earlier texts
+	dir     string            // directory of the wanted servers, "" for all
+	inputs  map[string]string // descriptions of what VS Code asks its user, by their ids
 }
 
-// ErrNothing is the error for a text without servers.
-var ErrNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) servers (VS Code) or mcp_servers (Codex), a URL, or a command")
+// errNothing is the error for a text without servers.
+var errNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) servers (VS Code) or mcp_servers (Codex), a URL, or a command")
 
-// Read reads the file of a client, or lines with a URL or a command each. Of a file with servers for
-// directories, it takes those of dir; of all if dir is "".
-func Read(text, dir string) (*Draft, error) {
-	d := &Draft{dir: strings.ReplaceAll(dir, `\`, "/")}
+// Read adds the servers in the file of a client, or in lines with a URL or a command each, but those that are there
+// already. Of a file with servers for directories, it takes those of dir; of all if dir is "".
+func (d *Draft) Read(text, dir string) error {
+	d.known = len(d.entries)
+	notes := len(d.Notes)
+	d.dir, d.inputs = strings.ReplaceAll(dir, `\`, "/"), nil
 	if len(text) > MostBytes {
-		return nil, fmt.Errorf("it has more than %d bytes", MostBytes)
+		return fmt.Errorf("it has more than %d bytes", MostBytes)
 	}
-	text = unfenced(strings.TrimSpace(utf8Text(text)))
-	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, "/*") { // lines begin with a program or a URL
-		if raw, err := standard(text); err == nil {
-			text = strings.TrimSpace(string(raw))
-		}
-	}
+	text = strings.TrimPrefix(strings.ToValidUTF8(text, "?"), "\ufeff")
+	text = unfenced(strings.TrimSpace(text))
 	var raw json.RawMessage
 	var err error
 	switch {
-	case strings.HasPrefix(text, "{"):
+	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "//"), strings.HasPrefix(text, "/*"):
 		raw, err = standard(text)
 	case strings.HasPrefix(text, "\""): // the inside of an object
 		raw, err = standard("{" + strings.TrimSuffix(text, ",") + "}")
@@ -89,100 +91,35 @@ func Read(text, dir string) (*Draft, error) {
 		err = d.readLines(text)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.readJSON(raw)
-	if len(d.Servers) == 0 {
-		if len(d.Notes) > 0 {
-			return nil, errors.New(d.Notes[0].Text)
-		}
-		return nil, ErrNothing
+	switch {
+	case len(d.entries) > d.known:
+		return nil
+	case len(d.Notes) > notes:
+		return errors.New(d.Notes[notes].Text)
 	}
-	return d, nil
+	return errNothing
 }
 
-// Arguments reads the arguments of a command line: URLs, or one command with its arguments.
-func Arguments(args []string) (*Draft, error) {
-	d := &Draft{}
+// Arguments adds the servers of the arguments of a command line: URLs, or one command with its arguments.
+func (d *Draft) Arguments(args []string) error {
+	d.known = len(d.entries)
 	for i, arg := range args {
 		args[i] = strings.ToValidUTF8(arg, "?")
 	}
-	if len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool { return !isURL(arg) }) {
-		for _, arg := range args {
-			d.add(entry{url: arg})
-		}
-	} else if len(args) > 0 {
+	if slices.ContainsFunc(args, func(arg string) bool { return !isURL(arg) }) {
 		d.add(entry{command: args})
+		args = nil
 	}
-	if len(d.Servers) == 0 {
-		return nil, ErrNothing
+	for _, arg := range args {
+		d.add(entry{url: arg})
 	}
-	return d, nil
-}
-
-// Merge adds the servers of another draft. One that is there already is left out. A variable that has
-// another value here gets another name.
-func (d *Draft) Merge(other *Draft) {
-	for i := range other.Variables {
-		v := &other.Variables[i]
-		name := v.Name
-		for n := 2; d.differs(*v) || v.Name != name && other.has(v.Name) > 1; n++ {
-			v.Name = fmt.Sprintf("%s_%d", name, n)
-		}
-		if v.Name != name {
-			other.rename("${env:"+name+"}", "${env:"+v.Name+"}")
-		}
+	if len(d.entries) == d.known {
+		return errNothing
 	}
-	for _, s := range other.Servers {
-		same := func(known Server) bool {
-			return known.URL == s.URL && slices.Equal(known.Command, s.Command) && slices.Equal(known.Env, s.Env) &&
-				slices.Equal(known.Headers, s.Headers)
-		}
-		if slices.ContainsFunc(d.Servers, same) || len(d.Servers) >= mostServers {
-			continue
-		}
-		s.Name = d.freeName(s.Name)
-		d.Servers = append(d.Servers, s)
-	}
-	for _, v := range other.Variables {
-		if !slices.ContainsFunc(d.Variables, func(known Variable) bool { return known.Name == v.Name }) {
-			d.Variables = append(d.Variables, v)
-		}
-	}
-	d.Notes = append(d.Notes, other.Notes...)
-}
-
-// differs reports whether a variable has another value here.
-func (d *Draft) differs(v Variable) bool {
-	return slices.ContainsFunc(d.Variables, func(known Variable) bool {
-		return known.Name == v.Name && known.value != v.value && known.value != "" && v.value != ""
-	})
-}
-
-// has returns how many variables have a name.
-func (d *Draft) has(name string) (n int) {
-	for _, v := range d.Variables {
-		if v.Name == name {
-			n++
-		}
-	}
-	return n
-}
-
-// rename replaces a reference by another one.
-func (d *Draft) rename(was, is string) {
-	for i := range d.Servers {
-		s := &d.Servers[i]
-		s.URL, s.Dir = strings.ReplaceAll(s.URL, was, is), strings.ReplaceAll(s.Dir, was, is)
-		for j := range s.Command {
-			s.Command[j] = strings.ReplaceAll(s.Command[j], was, is)
-		}
-		for _, pairs := range [][]Pair{s.Env, s.Headers} {
-			for j := range pairs {
-				pairs[j].Value = strings.ReplaceAll(pairs[j].Value, was, is)
-			}
-		}
-	}
+	return nil
 }
 
 // Avoid gives servers other names where theirs are taken.
@@ -229,7 +166,7 @@ func (d *Draft) Open() *Draft {
 func (s Server) canSignIn() bool {
 	u, err := url.Parse(s.URL)
 	return err == nil && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") &&
-		(u.Scheme == "https" || u.Scheme == "http" && isHere(u.Hostname()))
+		(u.Scheme == "https" || u.Scheme == "http" && loopback.Host(u.Hostname()))
 }
 
 // Values returns the variables with values in the client's file, for trying the servers. They are

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -23,6 +24,12 @@ type configuration struct {
 		} `yaml:"console"`
 	} `yaml:"admin"`
 	Upstreams []upstream.Config `yaml:"upstreams"`
+}
+
+// read makes a draft of one text.
+func read(text, dir string) (*Draft, error) {
+	d := &Draft{}
+	return d, d.Read(text, dir)
 }
 
 // decoded reads the text of a draft as the gateway does.
@@ -201,7 +208,6 @@ func TestRead(t *testing.T) {
 			"\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
 		{"a fence", "```json\n{\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}\n```\nand more",
 			"\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
-		{"UTF-16", "\xff\xfen\x00p\x00x\x00 \x00a\x00", "\n- name: a\n  command: [npx, a]\n", "", nil},
 		{"defaults", `{"command": "srv", "args": ["--host", "${HOST:-localhost}", "--token", "${T:-abc123}", "--key=${K:-xyz123}"], "env": {"A_TOKEN": "${A:-abc123}", "LEVEL": "${L:-info}"}}`, `
 - name: srv
   command: [srv, --host, localhost, --token, "${env:T}", "--key=${env:K}"]
@@ -213,7 +219,7 @@ func TestRead(t *testing.T) {
 			[]string{"allow_plaintext: true"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := Read(tt.text, "")
+			d, err := read(tt.text, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -273,7 +279,7 @@ func TestReadProblems(t *testing.T) {
 		`{"mcpServers": {"a": {}}}`:      "a: has neither a url nor a command",
 		strings.Repeat("x", MostBytes+1): "more than",
 	} {
-		if _, err := Read(text, ""); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := read(text, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %s", text, err, want)
 		}
 	}
@@ -283,7 +289,7 @@ func TestReadProblems(t *testing.T) {
 func TestReadProjects(t *testing.T) {
 	const text = `{"mcpServers": {"all": {"command": "x"}}, "projects": {"/p": {"mcpServers": {"here": {"command": "y"}}}, "/q": {"mcpServers": {"there": {"command": "z"}}}, "/r": {}}}`
 	for dir, want := range map[string]int{"/p": 2, "/p/sub": 2, "/pp": 1, "": 3, "/": 1} {
-		d, err := Read(text, dir)
+		d, err := read(text, dir)
 		if err != nil || len(d.Servers) != want || (len(d.Notes) == 1) != (dir != "") {
 			t.Errorf("%s: %v, %+v", dir, err, d)
 		}
@@ -292,49 +298,49 @@ func TestReadProjects(t *testing.T) {
 
 // TestDefaultsAreTried: a default that is a secret is known where servers are tried.
 func TestDefaultsAreTried(t *testing.T) {
-	d, err := Read(`{"command": "srv", "args": ["--token", "${T:-abc123}"]}`, "")
+	d, err := read(`{"command": "srv", "args": ["--token", "${T:-abc123}"]}`, "")
 	if err != nil || d.Values()["T"] != "abc123" {
 		t.Errorf("%v %+v", err, d)
 	}
 }
 
-func TestMerge(t *testing.T) {
-	one, err := Read(`{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://b.example"}}}`, "")
-	if err != nil {
-		t.Fatal(err)
+// TestReadSeveral: a server that is there already is left out, and one of the same name gets another one.
+func TestReadSeveral(t *testing.T) {
+	d := &Draft{}
+	for _, text := range []string{`{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://b.example"}}}`,
+		`{"servers": {"a": {"command": "y", "env": {"TOKEN": "secret-value"}}, "c": {"url": "https://b.example"}}}`,
+		"https://b.example"} {
+		if err := d.Read(text, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
-	other, err := Read(`{"servers": {"a": {"command": "y", "env": {"TOKEN": "secret-value"}}, "c": {"url": "https://b.example"}}}`, "")
-	if err != nil {
-		t.Fatal(err)
+	if err := d.Read("{}", ""); !errors.Is(err, errNothing) {
+		t.Error(err)
 	}
-	one.Merge(other)
-	one.Avoid([]string{"B", "z"})
-	if one.Servers[1].Name != "b-2" || one.Servers[0].Name != "a" {
-		t.Errorf("%+v", one.Servers)
-	}
-	if len(one.Servers) != 3 || one.Servers[2].Name != "a-2" || one.Values()["TOKEN"] != "secret-value" {
-		t.Errorf("%+v", one)
+	d.Avoid([]string{"B", "z"})
+	if len(d.Servers) != 3 || d.Servers[0].Name != "a" || d.Servers[1].Name != "b-2" || d.Servers[2].Name != "a-2" ||
+		d.Values()["TOKEN"] != "secret-value" {
+		t.Errorf("%+v", d)
 	}
 }
 
-// TestMergeVariables: two files have one variable with two values, and each server gets its own.
-func TestMergeVariables(t *testing.T) {
+// TestReadSeveralVariables: two files have one variable with two values, and each server gets its own.
+func TestReadSeveralVariables(t *testing.T) {
 	all := &Draft{}
 	for _, value := range []string{"first", "it's $econd", "first"} {
-		d, err := Read(`{"mcpServers": {"a": {"command": "x`+value[:2]+`", "env": {"API_KEY": "`+value+`"}}}}`, "")
-		if err != nil {
+		text := `{"mcpServers": {"a": {"command": "x` + value[:2] + `", "env": {"API_KEY": "` + value + `"}}}}`
+		if err := all.Read(text, ""); err != nil {
 			t.Fatal(err)
 		}
-		all.Merge(d)
 	}
 	if values := all.Values(); len(all.Servers) != 2 || len(values) != 2 || values["API_KEY"] != "first" ||
-		values["API_KEY_2"] != "it's $econd" {
+		values["A_2_API_KEY"] != "it's $econd" {
 		t.Errorf("%+v", all)
 	}
-	if got := all.Servers[1].Env[0].Value; got != "${env:API_KEY_2}" {
+	if got := all.Servers[1].Env[0].Value; got != "${env:A_2_API_KEY}" {
 		t.Error(got)
 	}
-	if got := all.Environment(); !strings.HasSuffix(got, "\nAPI_KEY=first\nAPI_KEY_2=\"it's \\$econd\"\n") {
+	if got := all.Environment(); !strings.HasSuffix(got, "\nAPI_KEY=first\nA_2_API_KEY=\"it's \\$econd\"\n") {
 		t.Error(got)
 	}
 }
@@ -345,7 +351,7 @@ func TestSnippets(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		if strings.HasPrefix(s.Text, "{") {
-			if d, err := Read(s.Text, ""); err == nil {
+			if d, err := read(s.Text, ""); err == nil {
 				t.Errorf("%s: the gateway would be one of its own servers: %+v", s.Client, d.Servers)
 			}
 		}
@@ -360,7 +366,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("claude mcp add a -- npx 'x y'\nhttps://b.example/\n")
 	f.Add(`{"mcp": {"a": {"command": ["x", "$${", "\u0000\u202e"]}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := Read(text, "")
+		d, err := read(text, "")
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -72,20 +71,11 @@ func (d *Draft) Upstreams() (string, error) {
 	for _, s := range d.Servers {
 		list.Content = append(list.Content, s.node())
 	}
-	var b bytes.Buffer
+	var b strings.Builder
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(list), encoder.Close()); err != nil {
-		return "", err
-	}
-	var indented strings.Builder
-	for line := range strings.Lines(b.String()) {
-		if strings.TrimSpace(line) != "" {
-			indented.WriteString("  ")
-		}
-		indented.WriteString(line)
-	}
-	return indented.String(), nil
+	err := errors.Join(encoder.Encode(map[string]*yaml.Node{"upstreams": list}), encoder.Close())
+	return strings.TrimPrefix(b.String(), "upstreams:\n"), err
 }
 
 func (s Server) node() *yaml.Node {

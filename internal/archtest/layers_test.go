@@ -198,7 +198,7 @@ var layers = []layer{
 		third: []string{"gopkg.in/yaml.v3", "github.com/aymanbagabas/go-udiff"}},
 	{level: 3, dir: "gateway/keyfile", ours: []string{"auth/apikey", "gateway/configtext", "internal/strictyaml"}},
 	// pin for what people cannot see
-	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/pin"},
+	{level: 3, dir: "gateway/setup", ours: []string{"gateway/configtext", "internal/loopback", "internal/pin"},
 		third: []string{"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/tailscale/hujson"}},
 	{level: 1, dir: "gateway/discovery", ours: []string{"internal/failure"},
 		third: []string{"gopkg.in/yaml.v3", "github.com/cenkalti/backoff/v5"}},
