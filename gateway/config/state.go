@@ -9,12 +9,11 @@ import (
 
 // State is the section "state": where a gateway alone keeps what outlives it. With Redis, it is there.
 type State struct {
-	// Directory is for the gateway's user alone, such as /var/lib/gatehouse. In it, state.db has, sealed,
-	// users' own accounts at servers, certificates by ACME, and the grants, consents, codes and signing keys
-	// of auth.server. Without sessions.key or vault.keys, it also has a key, state.key. There is none with
-	// Redis, which has all of this. Default: with auth.mode none and accounts at servers, one for each listen
-	// in gatehouse in the user's directory for settings, such as ~/.config; else none, and all of this ends
-	// with the process.
+	// Directory is for the gateway's user alone, such as /var/lib/gatehouse. It has, sealed, users' own
+	// accounts at servers, certificates by ACME, and what auth.server keeps; without sessions.key or
+	// vault.keys, also a key for it. There is none with Redis, which has all of this. Default: with auth.mode
+	// none and accounts at servers, one for each listen in gatehouse in the user's directory for settings,
+	// such as ~/.config; else none, and all of this ends with the process.
 	Directory string `yaml:"directory"`
 }
 
