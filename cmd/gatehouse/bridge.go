@@ -23,7 +23,7 @@ func bridgeFlags(cmd *cobra.Command) {
 		"`NAME=VARIABLE`: an HTTP header and the variable with its value; may be given several times")
 	f.String("ca-file", "", "`FILE` with authorities, in PEM, that may sign the server's certificate")
 	f.String("authorization-server", "", "`URL` of the server at which you sign in, where several are named")
-	f.String("client-id", "", "`ID` with which this client is registered at --authorization-server")
+	f.String("client-id", "", "`ID` with which this client is registered there (default: it registers itself)")
 }
 
 // runBridge carries MCP between standard input and output and the server at a URL.
@@ -38,9 +38,6 @@ func runBridge(cmd *cobra.Command, url string) error {
 		AuthorizationServer: text("authorization-server"), ClientID: text("client-id"),
 		Open: func(page string) { openPage(cmd, page) },
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	if cfg.ClientID != "" && cfg.AuthorizationServer == "" {
-		return errors.New("--client-id needs --authorization-server: the client is registered there and nowhere else")
-	}
 	for name, variable := range headers {
 		value := os.Getenv(variable)
 		if value == "" {

@@ -70,7 +70,7 @@ type Bridge struct {
 	login *login           // nil without sign-ins
 
 	lasting context.Context // of streams that have no end; ends when the host closes the input
-	opened  chan struct{}   // closed when the last initialize is answered; that of the reader alone
+	opening sync.WaitGroup  // one for initialize; what follows it waits, and Run
 	renewal sync.Mutex      // held while a session is renewed
 
 	outMu sync.Mutex // guards out, and is held while a line is written
@@ -81,7 +81,7 @@ type Bridge struct {
 	session *session                      // nil before initialize
 	params  map[string][]wire.ParamHeader // of tools, by their names: see learn
 	closed  bool
-	wg      sync.WaitGroup // one for each goroutine; Run waits
+	wg      sync.WaitGroup // one for each other goroutine; Run waits
 }
 
 // New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
@@ -128,6 +128,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err erro
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	b.opening.Wait()
 	b.wg.Wait()
 	if b.login != nil {
 		b.login.close()
@@ -184,11 +185,8 @@ func (b *Bridge) route(ctx context.Context, m wire.Message, err error) {
 	case m.Method == mcp.NoteCancelled:
 		b.cancel(ctx, m)
 		return
-	case b.opened != nil && !stateless(m):
-		select { // what follows initialize needs its session
-		case <-b.opened:
-		case <-ctx.Done():
-		}
+	case !stateless(m):
+		b.opening.Wait() // it needs the session
 	}
 	if m.Kind == wire.Request {
 		b.begin(ctx, m)
@@ -203,26 +201,26 @@ func (b *Bridge) begin(ctx context.Context, m wire.Message) {
 		ctx = b.lasting
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	answered := make(chan struct{})
 	do := func() {
-		defer close(answered)
 		defer cancel()
 		b.answer(ctx, m)
+	}
+	group := &b.wg
+	if m.Method == mcp.MethodInitialize {
+		group = &b.opening
 	}
 	b.mu.Lock()
 	_, twice := b.calls[string(m.ID)]
 	free := !twice && len(b.calls) < maxCalls && !b.closed
 	if free {
 		b.calls[string(m.ID)] = cancel
-		b.wg.Go(do)
+		group.Go(do)
 	}
 	b.mu.Unlock()
 	if !free {
 		cancel()
 		b.refuse(m.ID, mcp.Errorf(failure.TooManyRequests,
 			"A request with this id waits already, or %d requests do: wait for answers", maxCalls))
-	} else if m.Method == mcp.MethodInitialize {
-		b.opened = answered
 	}
 }
 

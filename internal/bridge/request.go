@@ -120,10 +120,8 @@ func (b *Bridge) learn(list mcp.Raw) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list.At("tools").Elements(func(tool mcp.Raw) bool {
-		params, err := wire.ParamHeaders(tool.At("inputSchema"))
-		if err == nil {
-			b.params[tool.At("name").Text()] = params
-		}
+		params, _ := wire.ParamHeaders(tool.At("inputSchema")) // none where the schema breaks the rules
+		b.params[tool.At("name").Text()] = params
 		return len(b.params) < maxTools
 	})
 }

@@ -92,11 +92,13 @@ func TestConnect(t *testing.T) {
 	}
 
 	run(gatehouse, "connect", gateway.URL, "--yes")
+	run(claude, "mcp", "add", "--scope", "user", "bridged", "--", gatehouse, "connect", "--stdio", gateway.URL)
 	for _, tt := range []struct {
 		list string
 		want []string
 	}{
-		{run(claude, "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (HTTP) - ✔ Connected", "other: " + other}},
+		{run(claude, "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (HTTP) - ✔ Connected", "other: " + other,
+			"bridged: " + gatehouse + " connect --stdio " + gateway.URL + " - ✔ Connected"}},
 		{run("gemini", "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (http) - Connected", "other: " + other}},
 		{run("codex", "mcp", "list"), []string{gateway.URL, other}},
 	} {
