@@ -183,6 +183,7 @@ type file struct {
 	was    string // the entry of the gateway in it, in JSON; "" for none
 	backup string // the path of a copy of what it had before this command wrote into it
 	before string // what is in the copy
+	wrote  bool   // the copy is there
 }
 
 // look reads the file of a client.
@@ -194,6 +195,8 @@ func (c *connector) look(client setup.Client) (f file, err error) {
 	if f.before, err = contentsOf(f.backup); err != nil {
 		return f, err
 	}
+	_, err = os.Stat(f.backup)
+	f.wrote = err == nil
 	f.was, err = f.Get(f.now, c.name)
 	return f, err
 }
@@ -230,7 +233,7 @@ func (c *connector) connect(f file) error {
 	if !c.agreed(f, goal, question) {
 		return nil
 	}
-	if _, err := os.Stat(f.backup); err == nil && f.was != "" {
+	if f.wrote && f.was != "" {
 		if before, err = c.undone(f); err != nil {
 			return err
 		}
@@ -250,7 +253,7 @@ func (c *connector) connect(f file) error {
 
 // takeOut takes the entry out of a file.
 func (c *connector) takeOut(f file) error {
-	if f.was == "" {
+	if !f.wrote || f.was == "" {
 		return nil
 	}
 	c.found = true
@@ -265,7 +268,7 @@ func (c *connector) takeOut(f file) error {
 		return err
 	}
 	fmt.Fprintln(c.out, "  taken out")
-	return os.RemoveAll(f.backup)
+	return os.Remove(f.backup)
 }
 
 // agreed shows a change and asks about it.

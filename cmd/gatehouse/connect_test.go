@@ -210,6 +210,7 @@ func TestConnectRefuses(t *testing.T) {
 	if u.read(".cursor/mcp.json") != other || !strings.Contains(u.read(".codex/config.toml"), "gatehouse") {
 		t.Error(out)
 	}
+	u.connect(0, "", []string{"--client", "cursor", "--undo", "--yes"}, "nothing of this command is left")
 	out += u.connect(0, "\n", []string{"--client", "cursor"}, "is another server there: replace it? [y]es, [N]o: ")
 	if got := u.read(".cursor/mcp.json"); got != other {
 		t.Error(got)

@@ -204,6 +204,12 @@ func TestRead(t *testing.T) {
     DOCS_TOKEN: "${env:DOCS_TOKEN}"
     LANG: "${env:LANG}"
 `, "CRM ORG DOCS_TOKEN LANG", []string{"startup_timeout_sec is not taken over"}},
+		{"a token without a scheme", `{"url": "https://a.example/mcp", "headers": {"Authorization": "abc123"}}`, `
+- name: a
+  url: "https://a.example/mcp"
+  headers:
+    Authorization: "${env:A_TOKEN}"
+`, "A_TOKEN", nil},
 		{"a comment before", "// ours\n/* all */ {\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}",
 			"\n- name: a\n  url: \"https://a.example/mcp\"\n", "", nil},
 		{"a fence", "```json\n{\"servers\": {\"a\": {\"url\": \"https://a.example/mcp\"}}}\n```\nand more",
