@@ -3,7 +3,7 @@
 # Needs root and Linux, for the packages are installed over a throw-away layer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-source=$PWD
+source=$PWD commit=$(git rev-parse HEAD)
 goreleaser=${GORELEASER:?make release-check says which}
 work=$(mktemp -d)
 processes=()
@@ -28,7 +28,7 @@ fi
 step "two builds from two directories are equal"
 for clone in one another/place; do
 	git clone -q "file://$source" "$work/$clone"
-	git -C "$work/$clone" -c advice.detachedHead=false checkout -q "$(git rev-parse HEAD)"
+	git -C "$work/$clone" -c advice.detachedHead=false checkout -q "$commit"
 	git -C "$work/$clone" tag v0.0.1-check
 	(cd "$work/$clone" && $goreleaser check >/dev/null && $goreleaser release --clean --skip=publish,validate >"$work/log" 2>&1 || { cat "$work/log"; exit 1; })
 done
@@ -60,7 +60,7 @@ manifest winget-pkgs "gatehouse-$version" {,winget/}"manifests/g/Gatehouse/Gateh
 step "the program"
 program=$PWD/$(echo dist/gatehouse_linux_amd64_*/gatehouse)
 got=$("$program" --version)
-[[ $got == "gatehouse v0.0.1-check (revision $(git rev-parse HEAD), go1."* ]] || fail "the version is: $got"
+[[ $got == "gatehouse v0.0.1-check (revision $commit, go1."* ]] || fail "the version is: $got"
 ! readelf -l "$program" | grep -q INTERP || fail "the program is not static"
 for program_file in dist/gatehouse_*/gatehouse*; do
 	[ "$(stat -c %s "$program_file")" -lt $((50 << 20)) ] || fail "$program_file has 50 MiB or more: docs/installing.md says what weighs"
