@@ -23,8 +23,8 @@ type Config struct {
 	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}: with its port
 	// (IPv6 in brackets), or with that of Listen. Default: Listen, if that names one host.
 	Advertise string `yaml:"advertise"`
-	// Alone says that no other replica has this Redis and prefix; then there is no Listen. There is no link,
-	// and this replica takes over at once what an earlier one left behind. Default false.
+	// Alone says that no other replica has this Redis and prefix; set it in place of Listen. There is no
+	// link, and this replica takes over at once what an earlier one left behind. Default false.
 	Alone bool `yaml:"alone"`
 }
 
