@@ -41,10 +41,10 @@ type login struct {
 
 	base   context.Context // of sign-ins; ends with close
 	stop   context.CancelFunc
-	flight singleflight.Group // of sign-ins, and what guards the last one:
+	flight singleflight.Group // of sign-ins; only one is under way, and it alone uses the fields below
 
-	wanted string    // the rights that it was for, beyond those before
-	opened time.Time // its page
+	wanted string    // the rights that the last one was for, beyond those before
+	opened time.Time // when its page did
 	why    error     // what requests get in place of another page; nil for none
 }
 
