@@ -2,7 +2,6 @@ package setup
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,10 +58,4 @@ func notALine(line string, words []string) error {
 		return nil
 	}
 	return errors.New(looks)
-}
-
-// wrongLine is the error for a line. It does not show the line, which may have a secret.
-func wrongLine(number int, why error) error {
-	return fmt.Errorf("line %d looks like %w: give JSON, the TOML of Codex, or lines with a URL or a command each",
-		number, why)
 }

@@ -1,16 +1,12 @@
 package setup
 
 import (
-	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 )
 
-func basic(user, password string) string {
-	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-}
-
-// readLines reads lines with a URL or a command each.
+// readLines reads lines with a URL or a command each. The error does not show a line, which may have a secret.
 func (d *Draft) readLines(text string) error {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	number := 0
@@ -26,7 +22,8 @@ func (d *Draft) readLines(text string) error {
 			err = notALine(line, words)
 		}
 		if err != nil {
-			return wrongLine(number, err)
+			return fmt.Errorf("line %d looks like %w: give JSON, the TOML of Codex, or lines with a URL or a command each",
+				number, err)
 		}
 		switch {
 		case len(words) == 1 && isURL(words[0]):

@@ -1,6 +1,8 @@
 package setup
 
 import (
+	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -162,10 +164,7 @@ func (c converter) command(args []string) (made []string) {
 }
 
 func (c converter) argument(flag string) string {
-	if flag == "" {
-		flag = "argument"
-	}
-	return c.server.Name + " " + flag
+	return c.server.Name + " " + cmp.Or(flag, "argument")
 }
 
 // url makes a URL without secrets: those in its query become references, and a user with a password
@@ -176,7 +175,7 @@ func (c converter) url(raw string) string {
 		return c.expand(raw, false)
 	}
 	if password, has := u.User.Password(); has || u.User != nil {
-		credential := basic(u.User.Username(), password)
+		credential := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
 		c.server.Headers = append(c.server.Headers, Pair{"Authorization",
 			"Basic " + c.hide(c.server.Name+" basic", credential, "header Authorization, user:password in base64")})
 		u.User = nil
@@ -196,14 +195,6 @@ func (c converter) url(raw string) string {
 			query[i] = escaped(part)
 		}
 	}
-	u.RawQuery = ""
-	made := escaped(strings.TrimSuffix(u.String(), "?"))
-	before, fragment, has := strings.Cut(made, "#")
-	if joined := strings.Join(query, "&"); joined != "" {
-		before += "?" + joined
-	}
-	if has {
-		before += "#" + fragment
-	}
-	return before
+	u.RawQuery = strings.Join(query, "&") // the rest of a URL has no braces
+	return strings.TrimSuffix(u.String(), "?")
 }
