@@ -266,6 +266,10 @@ func (r *reader) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		r.gateway.ServeHTTP(w, q)
 	case issuer != nil && q.URL.Path != "/mcp":
 		issuer.ServeHTTP(w, q)
+	case q.Host == "raw.githubusercontent.com":
+		http.ServeFile(w, q, "../.."+strings.TrimPrefix(q.URL.Path, "/gatehouse-mcp/gatehouse/main"))
+	case strings.HasSuffix(q.URL.Path, "/token") && q.PostFormValue("grant_type") == "client_credentials":
+		_, _ = fmt.Fprintf(w, `{"access_token":%q}`, r.token("script", "scripts", q.PostFormValue("audience")))
 	default:
 		r.servers.ServeHTTP(w, q)
 	}

@@ -14,10 +14,11 @@ background() {
 # prints PROCESS LOG BYTE LINE waits until a process has printed a line to its log, from a byte on.
 prints() { grep -q -m 1 "$4" < <(tail --pid="$1" -c "+$3" -f "$2"); }
 
-# finish stops what runs, and says what has not ended well.
+# finish stops what runs, what asks the gateway before it, and says what has not ended well.
 finish() {
-  for process in "${started[@]}"; do
-    kill "$process" 2>/dev/null && { wait "$process" || echo "exit code $? of what ran until the end"; }
+  local i
+  for ((i = ${#started[@]} - 1; i >= 0; i--)); do
+    kill "${started[i]}" 2>/dev/null && { wait "${started[i]}" || echo "exit code $? of what ran until the end"; }
   done
   return 0
 }
@@ -64,7 +65,7 @@ systemctl() {
 systemd-socket-activate() { background Listening systemd-socket-activate "$@"; }
 pbpaste() { printf %s "$CLIPBOARD"; }
 # An answer that is an error is a failure, unless the page shows the status.
-curl() { if [[ $* == *http_code* ]]; then command curl "$@"; else command curl --fail-with-body "$@"; fi; }
+curl() { if [[ $* == *http_code* || $1 == -f* ]]; then command curl "$@"; else command curl --fail-with-body "$@"; fi; }
 
 # mcp METHOD PARAMS... sends a request as alice.
 mcp() {
