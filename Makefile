@@ -55,8 +55,8 @@ test-all: test ## run all tests with the race detector, those that count what is
 	GATEHOUSE_COVER=$$PWD/.cache/cover go test -vet=off -count=1 -run '^TestCovered$$' ./internal/archtest
 	go test -vet=off -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
 
-redis: ## install redis-server for the tests where it is missing (apt, as root)
-	@$(APT) redis-server,valkey-server:redis-server
+redis: ## install redis-server, jq, curl and openssl for the tests where they are missing (apt, as root)
+	@$(APT) redis-server,valkey-server:redis-server jq:jq curl:curl openssl:openssl
 
 valkey: redis ## run the tests that need a Redis over Valkey, which it gets where it is missing (Debian 12 or newer)
 	@program=$$(internal/redistest/valkey.sh) && export GATEHOUSE_TEST_REDIS="$$program" && \

@@ -26,6 +26,9 @@ type Status struct {
 	Counts
 }
 
+// Pending reports whether the first fetch of keys has not ended yet.
+func (s Status) Pending() bool { return s.Fetched.IsZero() && s.Failures == 0 }
+
 // Status returns the state of each issuer, in the order of the configuration.
 func (a *Auth) Status() []Status {
 	var all []Status

@@ -169,7 +169,11 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 	}
 	out := cmd.OutOrStdout()
 	for _, c := range machine.Clients() {
-		for _, path := range []string{c.Project, c.File} {
+		files := []string{c.Project, c.File}
+		if project, _ := filepath.Abs(c.Project); project == filepath.FromSlash(c.File) { // in the home directory
+			files = files[1:]
+		}
+		for _, path := range files {
 			text, err := readClient(cmd, path)
 			d := &setup.Draft{}
 			if err != nil || d.Read(text, dir) != nil {

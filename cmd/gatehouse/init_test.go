@@ -90,6 +90,9 @@ func TestInit(t *testing.T) {
 			t.Errorf("no %q in %s", want, stdout)
 		}
 	}
+	if n := strings.Count(stdout, "Cursor ("); n != 1 { // in the home directory, it is that of a project, too
+		t.Errorf("Cursor's file is offered %d times: %s", n, stdout)
+	}
 	text, err := os.ReadFile("gatehouse.yaml")
 	if err != nil || strings.Contains(string(text)+stdout+stderr, "secret-value") {
 		t.Errorf("%v\n%s%s%s", err, text, stdout, stderr)

@@ -49,6 +49,9 @@ func store(f Facts) []admin.Finding {
 // issuers finds issuers with keys that cannot be fetched.
 func issuers(f Facts) (all []admin.Finding) {
 	for _, i := range f.Issuers {
+		if i.Pending() {
+			continue
+		}
 		found := admin.Finding{
 			Kind: "issuer", Subject: i.Issuer, Cause: sentence(i.Reason), Look: "/readyz",
 			Next: "Make the issuer reachable from this machine, or correct its url in auth.issuers.",

@@ -82,8 +82,7 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 	stop := lifecycle.Run(a.Run)
 	look := time.NewTicker(lookAtIssuers)
 	defer look.Stop()
-	waits := func(s auth.Status) bool { return s.Fetched.IsZero() && s.Failures == 0 }
-	for slices.ContainsFunc(a.Status(), waits) && ctx.Err() == nil {
+	for slices.ContainsFunc(a.Status(), auth.Status.Pending) && ctx.Err() == nil {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -94,12 +93,15 @@ func checkIssuers(ctx context.Context, cfg config.Config) (reports []Backend, er
 		if s.Certificate != nil {
 			r.Certificate = egress.Describe(s.Certificate)
 		}
-		if s.Reason != "" {
+		switch {
+		case s.Reason != "":
 			r.Error = s.Reason + ": correct the url of the issuer, or make it reachable from here: no token of it is accepted"
-		} else if p, err := a.Provider(ctx, s.Issuer); err != nil {
-			r.Unknown = err.Error()
-		} else {
-			r.Clients = clients.Entries(offers(p))
+		case !cfg.Auth.Server.Enabled: // else clients sign in there
+			if p, err := a.Provider(ctx, s.Issuer); err != nil {
+				r.Unknown = err.Error()
+			} else {
+				r.Clients = clients.Entries(offers(p))
+			}
 		}
 		reports = append(reports, r)
 	}

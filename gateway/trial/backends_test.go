@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/clientele"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/internal/egress"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -36,5 +37,21 @@ func TestCertificatesOfIssuers(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// TestClientsOfIssuers: where clients sign in at the gateway's own server, those of the issuer do not matter.
+func TestClientsOfIssuers(t *testing.T) {
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	defer issuer.Close()
+	cfg := config.Config{PublicURL: "https://gateway.example/mcp",
+		Auth: auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}}
+	for _, own := range []bool{false, true} {
+		cfg.Auth.Server = auth.ServerConfig{Enabled: own, ClientID: "gatehouse",
+			Registration: clientele.Registration{DCR: clientele.DCR{Enabled: own}}}
+		reports, err := checkIssuers(t.Context(), cfg)
+		if err != nil || len(reports) != 1 || own != (len(reports[0].Clients) == 0) {
+			t.Errorf("with a server of its own %v: %+v, error %v", own, reports, err)
+		}
 	}
 }

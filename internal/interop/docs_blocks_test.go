@@ -43,7 +43,6 @@ func TestDocsBlocks(t *testing.T) {
 		return file
 	}
 	t.Run("helm", func(t *testing.T) {
-		root := filepath.Join(c.dir, "../../..")
 		values := write(t, "my-values.yaml", c.block(t, "kubernetes.md", "# my-values.yaml"))
 		line := strings.TrimSpace(c.block(t, "kubernetes.md", "helm upgrade --install"))
 		args := strings.Fields(strings.Replace(line, "helm upgrade --install", "template --kube-version "+releases[0], 1))
@@ -51,8 +50,8 @@ func TestDocsBlocks(t *testing.T) {
 			switch arg {
 			case "my-values.yaml":
 				args[i] = values
-			case "deploy/helm/gatehouse":
-				args[i] = filepath.Join(root, arg)
+			case "oci://ghcr.io/gatehouse-mcp/charts/gatehouse": // make release-check pulls the chart of a release
+				args[i] = c.dir
 			}
 		}
 		b, err := parseObjects(c.run(t, c.helm, args...))
