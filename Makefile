@@ -22,7 +22,7 @@ SOAK ?=
 SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak release-check release licences vulnerabilities clean
+.PHONY: help build site run test test-all redis valkey check systems archtest size fuzz interop browser conformance bench since soak release-check release-tools release licences vulnerabilities clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,8 +134,13 @@ soak: redis ## clients of all kinds through three replicas, for 10 minutes, whil
 GORELEASER ?= go run github.com/goreleaser/goreleaser/v2@v2.15.1
 
 release-check: ## build a release without publishing it, twice, and try all that it has (as root, on Linux)
-	@$(APT) systemd-analyze:systemd ip:iproute2 rpm:rpm zsh:zsh fish:fish curl:curl
+	@$(APT) systemd-analyze:systemd readelf:binutils ip:iproute2 rpm:rpm zsh:zsh fish:fish curl:curl
 	GORELEASER='$(GORELEASER)' deploy/release/check.sh
+
+# The tools with which the workflow pushes the image and the chart of a release: make release-tools DIR=/tmp
+release-tools:
+	GOBIN=$(DIR) go install github.com/google/go-containerregistry/cmd/crane@v0.22.1
+	go -C internal/interop/helm build -o $(DIR)/helm helm.sh/helm/v3/cmd/helm
 
 release: ## build the release of the tag at hand in dist; .github/workflows/release.yml publishes it
 	$(GORELEASER) release --clean --skip=publish

@@ -12,5 +12,8 @@ helm=${HELM:-helm}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$helm" package deploy/helm/gatehouse --version "$version" --app-version "$version" --destination "$work" >/dev/null
-pushed=$("$helm" push "$work/gatehouse-$version.tgz" "oci://$registry" "$@" 2>&1)
+pushed=$("$helm" push "$work/gatehouse-$version.tgz" "oci://$registry" "$@" 2>&1) || {
+	echo "$pushed" >&2
+	exit 1
+}
 echo "$registry/gatehouse@$(sed -n 's/^Digest: //p' <<<"$pushed")"

@@ -24,5 +24,5 @@ put() { # FILES REPOSITORY DIRECTORY [BRANCH]
 put homebrew/Casks/gatehouse.rb homebrew-tap Casks
 put scoop/gatehouse.json scoop-bucket .
 put winget/manifests/. winget-pkgs manifests "gatehouse-$version"
-[ $# = 2 ] || gh pr create --repo microsoft/winget-pkgs --head "gatehouse-mcp:gatehouse-$version" \
+[ $# = 2 ] || gh pr view --repo microsoft/winget-pkgs "gatehouse-mcp:gatehouse-$version" >/dev/null 2>&1 || gh pr create --repo microsoft/winget-pkgs --head "gatehouse-mcp:gatehouse-$version" \
 	--title "New version: Gatehouse.Gatehouse version $version" --body "The release: https://github.com/gatehouse-mcp/gatehouse/releases/tag/v$version"
