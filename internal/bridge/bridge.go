@@ -133,10 +133,8 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err erro
 	if b.login != nil {
 		b.login.close()
 	}
-	bye, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
-	defer stop()
 	conn, _ := b.conn(wire.Message{})
-	_ = conn.Close(bye) // a session ends by itself, too
+	end(ctx, conn)
 	b.dial.CloseIdleConnections()
 	return err
 }

@@ -272,12 +272,14 @@ func TestCancelled(t *testing.T) {
 // TestSessionGone: a call does not notice that the server has ended the session, unless that ends the next one, too.
 func TestSessionGone(t *testing.T) {
 	var sessions atomic.Int32
+	var revision atomic.Value
+	revision.Store("2025-11-25")
 	f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 		current := strconv.Itoa(int(sessions.Load()))
 		switch {
 		case m.Method == mcp.MethodInitialize:
 			w.Header().Set("Mcp-Session-Id", strconv.Itoa(int(sessions.Add(1))))
-			fake.Result(w, m, `{"protocolVersion":"2025-11-25","capabilities":`+f.Caps+
+			fake.Result(w, m, `{"protocolVersion":"`+revision.Load().(string)+`","capabilities":`+f.Caps+
 				`,"serverInfo":{"name":"f","version":"1"}}`)
 		case r.Header.Get("Mcp-Session-Id") != current,
 			m.Method == mcp.MethodToolsCall && mcp.Raw(m.Params).At("name").Text() == "never":
@@ -301,6 +303,18 @@ func TestSessionGone(t *testing.T) {
 	if n := sessions.Load(); n != 12 {
 		t.Errorf("there were %d sessions, want one more", n)
 	}
+	revision.Store("2025-06-18")
+	h.say(tool(15, "never", `{}`))
+	h.want(`"id":15,"error":{"code":50205,"message":"` + strings.TrimPrefix(f.URL, "http://")[:9])
+	if n := len(f.Requests(http.MethodDelete)); n != 1 {
+		t.Errorf("%d sessions were ended, want the one that nobody can use", n)
+	}
+	revision.Store("2025-11-25")
+	h.say(hello) // as hosts may
+	h.want(`"id":0,"result"`)
+	if n := len(f.Requests(http.MethodDelete)); n != 2 {
+		t.Errorf("%d sessions were ended, want that of before, too", n)
+	}
 }
 
 // TestResumed: streams that break off go on after their last event.
@@ -310,6 +324,10 @@ func TestResumed(t *testing.T) {
 		switch {
 		case m.Method == mcp.MethodToolsCall && mcp.Raw(m.Params).At("name").Text() == "lost":
 			fake.Events(w, ": nothing to go on from\n\n")
+		case m.Method == mcp.MethodToolsCall && mcp.Raw(m.Params).At("name").Text() == "refused":
+			fake.Events(w, "id: r1\nretry: 1\ndata:\n\n")
+		case r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "r1":
+			w.WriteHeader(http.StatusForbidden)
 		case m.Method == mcp.MethodToolsCall:
 			fake.Events(w, "id: c1\nretry: 1\ndata:\n\n")
 		case r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "c1":
@@ -330,11 +348,13 @@ func TestResumed(t *testing.T) {
 	h.want("notifications/after/g1")
 	h.say(tool(3, "a", `{}`))
 	h.want(`"id":3,"result":{"late":true}`)
-	h.say(tool(4, "lost", `{}`))
-	h.want(`"executed":"unknown"`)
+	for id, name := range []string{"lost", "refused"} { // each may have run
+		h.say(tool(4+id, name, `{}`))
+		h.want(`"executed":"unknown"`)
+	}
 }
 
-// TestListenAgain: a subscription to a stateless server goes on when the server comes back.
+// TestListenAgain: a subscription to a stateless server goes on when the server comes back, behind a balancer, too.
 func TestListenAgain(t *testing.T) {
 	var n atomic.Int32
 	f := fake.New(t, false, func(_ *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
@@ -342,6 +362,10 @@ func TestListenAgain(t *testing.T) {
 			return false
 		}
 		first := n.Add(1) == 1
+		if n.Load() == 2 {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
 		fake.Events(w, said(fmt.Sprintf(`"method":"notifications/subscriptions/acknowledged","params":{"n":%d}`, n.Load())))
 		if !first {
 			<-r.Context().Done()
@@ -351,7 +375,7 @@ func TestListenAgain(t *testing.T) {
 	h := begin(t, bridge.Config{URL: f.URL})
 	h.say(alone(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}`))
 	h.want(`"n":1`)
-	h.want(`"n":2`)
+	h.want(`"n":3`)
 	if err := h.end(); err != nil { // a subscription keeps no bridge
 		t.Error(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// betweenPages is how long no page opens again for the same rights after a sign-in that failed, or after two that
-	// did not: not for each request of a server that goes on refusing (2025-11-25 basic/authorization).
-	betweenPages = time.Minute
+	// maxPages is how many pages open within a minute: not one for each request of a server that goes on refusing
+	// (2025-11-25 basic/authorization). After a sign-in that failed, none does.
+	maxPages = 4
 	// maxFlows bounds what is kept of sign-ins that have begun, and of registrations.
 	maxFlows = 1000
 )
@@ -43,9 +43,8 @@ type login struct {
 	stop   context.CancelFunc
 	flight singleflight.Group // of sign-ins; only one is under way, and it alone uses the fields below
 
-	wanted string    // the rights that the last one was for, beyond those before
-	opened time.Time // when its page did
-	why    error     // what requests get in place of another page; nil for none
+	pages []time.Time // when the sign-ins of the last minute ended
+	why   error       // why the last one failed; nil if it did not
 }
 
 func newLogin(cfg Config, host string, route egress.Config) (*login, error) {
@@ -136,21 +135,19 @@ func (l *login) obtain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wanted := strings.Join(states[0].Wanted, " ")
-	recent := wanted == l.wanted && time.Since(l.opened) < betweenPages
+	l.pages = slices.DeleteFunc(l.pages, func(t time.Time) bool { return time.Since(t) > time.Minute })
 	switch {
-	case states[0].State == vault.StateOK && wanted == "":
+	case states[0].State == vault.StateOK && len(states[0].Wanted) == 0:
 		return nil
-	case recent && l.why != nil:
+	case len(l.pages) > 0 && l.why != nil:
 		return l.why
+	case len(l.pages) == maxPages:
+		return errors.New("you have signed in several times just now, and it goes on refusing: ask its operator for access")
 	}
 	grant, err := l.flow.SignIn(ctx, l.server, states[0], l.open)
 	if err == nil {
 		err = l.vault.Keep(ctx, who, l.server.Name, grant)
 	}
-	l.wanted, l.opened, l.why = wanted, time.Now(), err
-	if err == nil && recent {
-		l.why = errors.New("you have signed in twice just now, and it goes on refusing: ask its operator for access")
-	}
+	l.pages, l.why = append(l.pages, time.Now()), err
 	return err
 }

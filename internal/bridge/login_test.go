@@ -167,19 +167,20 @@ func TestMoreRights(t *testing.T) {
 func TestMoreRightsInVain(t *testing.T) {
 	inner := fake.NewUnstarted(false, func(_ *fake.Server, w http.ResponseWriter, _ *http.Request, m fake.Message) bool {
 		if m.Method == mcp.MethodToolsCall {
-			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="write"`)
+			w.Header().Set("WWW-Authenticate",
+				`Bearer error="insufficient_scope", scope="`+mcp.Raw(m.Params).At("name").Text()+`"`)
 			w.WriteHeader(http.StatusForbidden)
 		}
 		return m.Method == mcp.MethodToolsCall
 	})
 	a, b := newAccounts(t, inner), newBrowser(t)
 	h := begin(t, bridge.Config{URL: a.URL, Directory: t.TempDir(), Open: b.open})
-	for id := range 3 {
-		h.say(alone(tool(id, "a", `{}`)))
+	for id := range 6 { // in turn, for different rights
+		h.say(alone(tool(id, []string{"a", "b"}[id%2], `{}`)))
 		h.want(fmt.Sprintf(`"id":%d,"error"`, id))
 	}
-	if n := b.opened.Load(); n != 1+2 {
-		t.Errorf("%d pages were opened for three calls, want one to begin with and two for more rights", n)
+	if n := b.opened.Load(); n != 4 {
+		t.Errorf("%d pages were opened for six calls, want four", n)
 	}
 }
 

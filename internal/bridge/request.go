@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -39,7 +40,7 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 	}
 	listens := m.Method == mcp.MethodListen // it begins again: the server's acknowledgement tells the host
 	pauses, heard, after := admit.NewBackoff(), time.Now(), ""
-	signIns, renewed := 0, false
+	signIns, began, renewed := 0, false, false
 	for {
 		on, s := conn, (*session)(nil)
 		if on == nil {
@@ -52,12 +53,14 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 			if answer, err = b.relay(stream, m.ID); !stateless(m) {
 				after, wait = stream.Resumption()
 			}
-			heard = time.Now()
+			heard, began = time.Now().Add(wait), true
 			pauses.Reset()
 		}
 		credential, refused := errors.AsType[*outbound.Error](err)
+		status, failed := errors.AsType[*transport.StatusError](err)
 		away := errors.Is(err, transport.ErrNotSent) && !errors.Is(err, transport.ErrHandshake) && !refused
-		lost := errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken)
+		lost := errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) ||
+			failed && status.Status/100 == 5 && began // of a balancer whose server restarts
 		switch {
 		case refused && credential.SignIn && signIns < maxSignIns:
 			signIns++
@@ -65,15 +68,25 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 		case errors.Is(err, transport.ErrSessionGone) && s != nil && after == "" && !renewed: // it did not run
 			renewed = true
 			err = b.renew(ctx, s)
-		case away && (listens || time.Since(heard) < patience), lost && (listens || after != ""):
+		case (away || lost) && listens, (away || lost && after != "") && time.Since(heard) < patience:
 			err = pause(ctx, cmp.Or(wait, pauses.NextBackOff()))
 		default:
-			return answer, err
+			return answer, unanswered(after, err)
 		}
 		if err != nil {
-			return wire.Message{}, err
+			return wire.Message{}, unanswered(after, err)
 		}
 	}
+}
+
+// unanswered returns the error of a request. With an event of its stream, the server has it, whatever became of the
+// stream.
+func unanswered(after string, err error) error {
+	if err == nil || after == "" || errors.Is(err, transport.ErrSessionGone) || errors.Is(err, transport.ErrTooLarge) ||
+		errors.Is(err, transport.ErrGarbage) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", transport.ErrBroken, err)
 }
 
 // start makes a request, or goes on with its stream after an event.
@@ -166,8 +179,10 @@ func (b *Bridge) explain(m wire.Message, err error) error {
 	switch {
 	case ours:
 		return known
-	case missing:
+	case missing && credential.SignIn:
 		return say(failure.SignInNeeded, mcp.ExecutedNo, "needs a sign-in: %s", credential.Why)
+	case missing:
+		return say(failure.UpstreamLogin, mcp.ExecutedNo, "has no token for you now: %s", credential.Why)
 	case errors.Is(err, transport.ErrSessionGone):
 		return say(failure.UpstreamSessionLost, mcp.ExecutedUnknown,
 			"has ended the session: restart this server in your client")

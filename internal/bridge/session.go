@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -19,6 +20,9 @@ type session struct {
 	hello wire.Message // initialize
 	said  wire.Message // its answer
 }
+
+// revision is the one that the host and the server have agreed on.
+func (s *session) revision() string { return s.said.Result.At("protocolVersion").Text() }
 
 // conn returns the connection for a message, and its session; nil for none.
 func (b *Bridge) conn(m wire.Message) (*streamable.Conn, *session) {
@@ -37,9 +41,20 @@ func (b *Bridge) open(ctx context.Context, hello wire.Message) (wire.Message, er
 		return wire.Message{}, err
 	}
 	b.mu.Lock()
+	before := b.session
 	b.session = s
 	b.mu.Unlock()
+	if before != nil {
+		end(ctx, before.conn) // and with it what hear does
+	}
 	return s.said, nil
+}
+
+// end ends a session at the server, where it ends by itself, too.
+func end(ctx context.Context, conn *streamable.Conn) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), byeTime)
+	defer stop()
+	_ = conn.Close(ctx)
 }
 
 // greet begins a session: initialize.
@@ -52,8 +67,9 @@ func (b *Bridge) greet(ctx context.Context, hello wire.Message) (*session, error
 	case said.Error != nil:
 		return nil, wire.ReadError(said.Error)
 	}
-	conn.Bind(&wire.Revision{Name: said.Result.At("protocolVersion").Text(), VersionHeader: true})
-	return &session{conn, hello, said}, nil
+	s := &session{conn, hello, said}
+	conn.Bind(&wire.Revision{Name: s.revision(), VersionHeader: true})
+	return s, nil
 }
 
 // renew begins another session, as the host has begun it, where the server has ended this one (2025-11-25
@@ -67,6 +83,11 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	s, err := b.greet(ctx, gone.hello)
 	if err != nil {
 		return err
+	}
+	if s.revision() != gone.revision() { // the host speaks that of before
+		end(ctx, s.conn)
+		return mcp.UpstreamError(failure.UpstreamSessionLost, b.host, mcp.ExecutedNo,
+			"%s has another revision than before: restart this server in your client", b.host)
 	}
 	if err := s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil)); err != nil {
 		return err
