@@ -206,8 +206,8 @@ func New(cfg Config, deps Deps) (*Vault, error) {
 	return v, err
 }
 
-// Close waits for what runs, for lastRefresh at most, and begins nothing else. Tokens that are known can still be used.
-// It may be called twice.
+// Close waits for refreshes, for lastRefresh at most, and until their tokens are kept. It begins nothing else; tokens
+// that are known can still be used. It may be called twice.
 func (v *Vault) Close() {
 	v.mu.Lock()
 	v.closed = true
