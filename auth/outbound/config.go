@@ -53,10 +53,10 @@ type Config struct {
 	Token mcp.Secret `yaml:"token"`
 
 	// TokenURL is the token endpoint: https, or http on a loopback address. Required for
-	// client_credentials and token_exchange.
+	// client_credentials, token_exchange and id_jag.
 	TokenURL string `yaml:"token_url"`
 	// Issuer is the issuer of the users' tokens, exactly as in auth.issuers: only tokens
-	// of its own are sent to TokenURL. Required for token_exchange.
+	// of its own are sent to TokenURL. Required for token_exchange and id_jag.
 	Issuer string `yaml:"issuer"`
 	// AuthorizationServer is the upstream's authorization server, by its issuer identifier. Required for
 	// id_jag: the assertions are for it. For user_oauth, users sign in there; it may be at any address, and

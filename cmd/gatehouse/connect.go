@@ -66,6 +66,7 @@ func newConnect() *cobra.Command {
 	for _, name := range []string{"config", "client", "name", "undo", "print", "yes"} {
 		cmd.MarkFlagsMutuallyExclusive("stdio", name)
 	}
+	cmd.MarkFlagsMutuallyExclusive("print", "undo")
 	return cmd
 }
 
@@ -109,7 +110,7 @@ func (c *connector) run(args []string) (err error) {
 	if len(c.clients) == 0 {
 		return errors.New("no client was found here: name one with --client, or print what it needs with --print, too")
 	}
-	if c.url, err = gatewayURL(c.config, args); err != nil {
+	if c.url, err = gatewayURL(c.config, args); err != nil && !c.undo {
 		return err
 	}
 	if c.program, err = thisProgram(); err != nil {
@@ -183,7 +184,7 @@ type file struct {
 	was    string // the entry of the gateway in it, in JSON; "" for none
 	backup string // the path of a copy of what it had before this command wrote into it
 	before string // what is in the copy
-	wrote  bool   // the copy is there
+	copied bool   // the copy is there
 }
 
 // look reads the file of a client.
@@ -196,7 +197,7 @@ func (c *connector) look(client setup.Client) (f file, err error) {
 		return f, err
 	}
 	_, err = os.Stat(f.backup)
-	f.wrote = err == nil
+	f.copied = err == nil
 	f.was, err = f.Get(f.now, c.name)
 	return f, err
 }
@@ -225,23 +226,23 @@ func (c *connector) connect(f file) error {
 	case goal == f.now:
 		fmt.Fprintf(c.out, "%s has the gateway already\n", f)
 		return nil
-	case f.was != "" && c.yes:
-		return fmt.Errorf("%s is another server there: leave --yes out to replace it, or choose a --name", c.name)
-	case f.was != "":
+	case f.was != "" && !f.Wrote(f.was):
+		if c.yes {
+			return fmt.Errorf("%s is another server there: leave --yes out to replace it, or choose a --name", c.name)
+		}
 		question = "  " + c.name + " is another server there: replace it? [y]es, [N]o: "
-	}
-	if !c.agreed(f, goal, question) {
-		return nil
-	}
-	if f.wrote && f.was != "" {
+	case f.was != "" && f.copied:
 		if before, err = c.undone(f); err != nil {
 			return err
 		}
 	}
+	if !c.agreed(f, goal, question) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(f.File), 0o700); err != nil {
 		return err
 	}
-	if err := writeFresh(f.backup, before, true); err != nil {
+	if err := replaceFile(f.backup, before, func() error { return nil }); err != nil {
 		return err
 	}
 	if err := changeFile(f.File, f.now, goal); err != nil {
@@ -253,19 +254,21 @@ func (c *connector) connect(f file) error {
 
 // takeOut takes the entry out of a file.
 func (c *connector) takeOut(f file) error {
-	if !f.wrote || f.was == "" {
+	if !f.copied {
 		return nil
 	}
 	c.found = true
-	if goal, err := f.Set(f.now, c.name, f.Entry(c.url, c.program)); c.yes && (err != nil || goal != f.now) {
-		return fmt.Errorf("%s is not the entry for %s there: leave --yes out, or give its URL", c.name, c.url)
+	if f.was != "" && !f.Wrote(f.was) {
+		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name, f.backup)
 	}
 	goal, err := c.undone(f)
 	if err != nil || !c.agreed(f, goal, "  take it out? [Y]es, [n]o: ") {
 		return err
 	}
-	if err := changeFile(f.File, f.now, goal); err != nil {
-		return err
+	if goal != f.now {
+		if err := changeFile(f.File, f.now, goal); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(c.out, "  taken out")
 	return os.Remove(f.backup)

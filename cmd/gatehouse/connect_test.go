@@ -116,8 +116,6 @@ func TestConnect(t *testing.T) {
 		t.Error(got)
 	}
 	u.connect(0, "n\nn\nn\nn\n", []string{"--undo"}, "-    \"gatehouse\": {")
-	u.connect(0, "", []string{"https://b.example/mcp", "--undo", "--yes", "--client", "cursor", "--client", "windsurf"},
-		"  taken out\n")
 	u.connect(0, "", []string{"--undo", "--yes"}, "  taken out\n")
 	for name, want := range map[string]string{"dotfiles/mcp.json": cursorFile, ".codex/config.toml": codexFile,
 		".config/zed/settings.json": "{}", ".codeium/windsurf/mcp_config.json": ""} {
@@ -157,7 +155,7 @@ func TestConnectUndoLater(t *testing.T) {
 		!strings.Contains(got, "\"work\"") || !strings.Contains(got, "a.example") {
 		t.Error(got)
 	}
-	u.connect(0, "", []string{"https://work.example/mcp", "--undo", "--yes", "--name", "work"})
+	u.connect(0, "", []string{"--undo", "--yes", "--name", "work"})
 	if got := u.read(".cursor/mcp.json"); got != strings.Replace(cursorFile, "// mine", "// changed", 1)+"\n" {
 		t.Error(got)
 	}
@@ -172,15 +170,34 @@ func TestConnectLeavesWhatIsNotOurs(t *testing.T) {
 	u := newUser(t)
 	u.write(".cursor/mcp.json", cursorFile)
 	u.connect(0, "", []string{"--yes"})
-	own := strings.Replace(u.read(".cursor/mcp.json"), "http://127.0.0.1:8080/mcp", "https://own.example/mcp", 1)
+	own := strings.Replace(u.read(".cursor/mcp.json"), `8080/mcp"`, `8080/mcp", "headers": {"X-A": "b"}`, 1)
 	u.write(".cursor/mcp.json", own)
 	u.connect(exitProblem, "", []string{"--yes"}, "is another server there")
-	u.connect(exitProblem, "", []string{"--undo", "--yes"},
-		"gatehouse is not the entry for http://127.0.0.1:8080/mcp there")
-	u.connect(0, "n\n", []string{"--undo"}, "  take it out? [Y]es, [n]o: ")
+	u.connect(exitProblem, "y\n", []string{"--undo"}, "is another server there now, which stays", backup("mcp.json"))
 	if got := u.read(".cursor/mcp.json"); got != own {
 		t.Error(got)
 	}
+	u.connect(0, "y\n", nil, "is another server there: replace it? [y]es, [N]o: ")
+	u.connect(0, "\n", []string{"--undo"}, "  taken out")
+	if got := u.read(".cursor/mcp.json"); got != own {
+		t.Errorf("what was replaced is not back: %s", got)
+	}
+}
+
+// TestConnectUndoAfterAll: the copy goes where the entry is gone already, and what it had replaced comes back, with a
+// configuration that says no URL, too.
+func TestConnectUndoAfterAll(t *testing.T) {
+	u := newUser(t)
+	const other = `{"mcpServers": {"gatehouse": {"command": "x"}}}`
+	u.write(".cursor/mcp.json", other)
+	u.connect(0, "y\n", nil, "replace it?")
+	u.write(".cursor/mcp.json", `{"mcpServers": {}}`)
+	u.write("gatehouse.yaml", "public_url: [\n")
+	u.connect(0, "\n", []string{"--undo"}, "  taken out")
+	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, `"command"`) || u.read(backup(".cursor/mcp.json")) != "" {
+		t.Error(got)
+	}
+	u.connect(0, "", []string{"--undo"}, "nothing of this command is left")
 }
 
 // TestChangeFile: a file that another program has changed is neither written nor removed.

@@ -197,7 +197,7 @@ func guides(t *testing.T, name, page string) []*guide {
 func (r *reader) read(g *guide) {
 	t := r.t
 	t.Helper()
-	for _, program := range []string{"bash", "jq", "openssl"} {
+	for _, program := range []string{"bash", "curl", "jq", "openssl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("%v: CONTRIBUTING.md says what the tests need", err)
 		}
@@ -226,10 +226,10 @@ func (r *reader) read(g *guide) {
 	r.copy("testdata/docs/prelude.sh", "out/prelude.sh")
 	r.file("out/yes", strings.Repeat("y\n", 20))
 	r.file("out/script.sh", script+"finish\n")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "out/script.sh")
-	bash.Dir, bash.Env = r.dir, append(os.Environ(), r.env...)
+	bash.Dir, bash.Env = r.dir, r.env // nothing of who runs the test, such as where their clients have files
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	bash.WaitDelay = 10 * time.Second

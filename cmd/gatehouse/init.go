@@ -54,7 +54,7 @@ func newInit() *cobra.Command {
 	cmd.Flags().StringArrayVar(&flags.from, "from", nil,
 		"`FILE` of a client to read; may be given several times, - is standard input")
 	cmd.Flags().BoolVar(&flags.force, "force", false, "overwrite the file if it is there")
-	cmd.Flags().BoolVar(&flags.yes, "yes", false, "take every file that is found, and ask nothing")
+	cmd.Flags().BoolVar(&flags.yes, "yes", false, "take every file of yours that is found, and ask nothing")
 	cmd.Flags().StringVar(&flags.envFile, "env-file", "",
 		"`FILE` to write the secrets to that the clients' files have, for you alone")
 	cmd.Flags().BoolVar(&flags.noProbe, "no-probe", false, "do not try the servers")
@@ -174,10 +174,16 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 			files = files[1:]
 		}
 		for _, path := range files {
-			text, err := readClient(cmd, path)
+			text, err := contentsOf(path)
 			d := &setup.Draft{}
-			if err != nil || d.Read(text, dir) != nil {
-				continue // no servers in it
+			if err == nil && text != "" {
+				err = d.Read(text, dir)
+			}
+			if err != nil && !errors.Is(err, setup.ErrNothing) {
+				fmt.Fprintf(out, "%s (%s) was not read: %v\n", c.Name, path, err)
+			}
+			if len(d.Servers) == 0 {
+				continue
 			}
 			var names []string
 			for _, s := range d.Servers {
@@ -263,8 +269,7 @@ func contentsOf(path string) (string, error) {
 	return string(text), err
 }
 
-// changeFile changes a file from what it has to something else; "" is that it is not there. A new file is for the user
-// alone.
+// changeFile changes a file from what it has to something else; "" is that it is not there.
 func changeFile(path, now, goal string) error {
 	still := func() error {
 		again, err := contentsOf(path)
@@ -277,8 +282,17 @@ func changeFile(path, now, goal string) error {
 		if err := still(); err != nil {
 			return err
 		}
-		return os.Remove(path)
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return err
+		}
+		return os.Remove(target)
 	}
+	return replaceFile(path, goal, still)
+}
+
+// replaceFile replaces a file as a whole, unless still has an error. A new one is for the user alone.
+func replaceFile(path, text string, still func() error) error {
 	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
 	if err == nil {
 		err = f.Close()
@@ -286,7 +300,7 @@ func changeFile(path, now, goal string) error {
 	if err != nil {
 		return err
 	}
-	return configtext.Replace(path, []byte(goal), still)
+	return configtext.Replace(path, []byte(text), still)
 }
 
 // probeDraft tries the servers, with the values that the clients' files have. It prints that a server

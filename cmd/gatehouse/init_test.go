@@ -74,13 +74,14 @@ func TestInit(t *testing.T) {
 	}
 	write(".cursor/mcp.json",
 		`{"mcpServers": {"crm": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer secret-value"}}}}`)
+	write(".codeium/windsurf/mcp_config.json", `{"mcpServers": {`)
 	write(".config/Code/User/mcp.json", `{"servers": {"files": {"command": "/no/such/program"}}}`)
 	code, stdout, stderr := initialise(t, home, "\nn\n")
 	if code != 0 {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
 	for _, want := range []string{
-		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "): files\n  files runs [\"/no/such/program\"]\n",
+		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "mcp_config.json) was not read: ", "): files\n  files runs [\"/no/such/program\"]\n",
 		"written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ",
 		"export CRM_TOKEN=...   # crm: header Authorization",
 		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect --config gatehouse.yaml ",

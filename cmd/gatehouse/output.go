@@ -18,6 +18,7 @@ func outputFlags(cmd *cobra.Command, asJSON *bool, usage string) {
 	cmd.Flags().FuncP("output", "o", "`FORMAT`: text, the default; wide, in which nothing is cut; json, or yaml",
 		func(format string) error {
 			*asJSON = format == "json" || format == "yaml"
+			cmd.SetOut(nil) // that of the whole program, where an -o was before
 			switch format {
 			case "text", "json":
 			case "wide":

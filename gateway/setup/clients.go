@@ -3,7 +3,9 @@ package setup
 import (
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -63,6 +65,16 @@ func (c Client) String() string { return c.Name + " (" + c.File + ")" }
 func (c Client) Entry(url, program string) string {
 	quoted := func(text string) string { return string(hujson.String(text)) }
 	return strings.NewReplacer("URL", quoted(url), "PROGRAM", quoted(program)).Replace(c.Form)
+}
+
+// Wrote reports whether an entry, in JSON, is one for a gateway, whatever its URL and the path of the program.
+func (c Client) Wrote(entry string) bool {
+	var form any
+	if json.Unmarshal([]byte(c.Entry("ANY", "ANY")), &form) != nil {
+		return false
+	}
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(encoded(form)), `"ANY"`, `"([^"\\]|\\.)*"`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(entry)
 }
 
 // Snippet is the text that one client needs to find the gateway.

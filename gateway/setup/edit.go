@@ -179,7 +179,9 @@ func editTOML(text, key, name, was, entry string) string {
 		}
 		return lines
 	}
-	text = strings.Replace(text, table(was), "", 1)
+	if at := strings.Index("\n"+text, "\n"+table(was)); at >= 0 && was != "null" {
+		text = text[:at] + text[at+len(table(was)):]
+	}
 	if entry == "" {
 		return text
 	}

@@ -103,6 +103,38 @@ func TestEditOfOneOfSeveral(t *testing.T) {
 	}
 }
 
+// TestEditBesideText: what only reads like an entry stays.
+func TestEditBesideText(t *testing.T) {
+	c := client(t, "codex")
+	for _, before := range []string{"# [mcp_servers.gatehouse]\n# url = \"x\"\n",
+		"a = \"\"\"\n[mcp_servers.gatehouse]\nx\n\"\"\"\n"} {
+		after, err := c.Set(before, "gatehouse", c.Entry(gatewayURL, "x"))
+		if err != nil || !strings.HasPrefix(after, before) {
+			t.Errorf("%v\n%s", err, after)
+		}
+		if again, err := c.Set(after, "gatehouse", ""); err != nil || strings.TrimSpace(again) != strings.TrimSpace(before) {
+			t.Errorf("%v\n%s", err, again)
+		}
+	}
+}
+
+// TestWrote: an entry of a gateway is one whatever its URL and program, and one with anything else is not.
+func TestWrote(t *testing.T) {
+	for _, c := range (Machine{}).Clients() {
+		text, err := c.Set("", "a", c.Entry("https://b.example/\"mcp", "/opt/x y"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := c.Get(text, "a")
+		if err != nil || !c.Wrote(entry) {
+			t.Errorf("%s: %v %s", c.ID, err, entry)
+		}
+		if more := strings.TrimSuffix(entry, "}") + `,"headers":{"A":"b"}}`; c.Wrote(more) || c.Wrote("") {
+			t.Errorf("%s: %s", c.ID, more)
+		}
+	}
+}
+
 // TestEditRefuses: a file that no edit of its text can serve is refused, without its content.
 func TestEditRefuses(t *testing.T) {
 	for _, tt := range []struct{ client, text, want string }{
@@ -114,7 +146,7 @@ func TestEditRefuses(t *testing.T) {
 		{"codex", "mcp_servers = { a = { url = \"secret-value\" } }\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.a.url = \"secret-value\"\n", ErrByHand.Error()},
 		{"codex", "[mcp_servers]\ngatehouse = { url = \"secret-value\" }\n", ErrByHand.Error()},
-		{"codex", "a = \"\"\"\n[mcp_servers.gatehouse]\nsecret-value\n\"\"\"\n", ErrByHand.Error()},
+		{"codex", "a = \"\"\"\n[mcp_servers.gatehouse]\nurl = \"x\"\n\"\"\"\n[mcp_servers.gatehouse]\nurl = \"x\"\n", ErrByHand.Error()},
 		{"codex", "[mcp_servers.gatehouse]\nhttp_headers = {A = \"secret-value\"}\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.gatehouse.url = \"secret-value\"\n", ErrByHand.Error()},
 		{"cursor", "null", "mcpServers is not an object with servers"},

@@ -85,7 +85,10 @@ func (c converter) refer(name, value, why string) string {
 		if at < 0 {
 			c.d.Variables = append(c.d.Variables, Variable{Name: free, For: c.server.Name + ": " + why, value: value})
 		}
-		if at < 0 || value == "" || c.d.Variables[at].value == value {
+		if at < 0 || c.d.Variables[at].value == value {
+			if at >= 0 && !strings.HasPrefix(c.d.Variables[at].For, c.server.Name+": ") {
+				c.d.Variables[at].For += "; " + c.server.Name + ": " + why
+			}
 			return "${env:" + free + "}"
 		}
 		if free = longer; i > 1 {

@@ -13,7 +13,7 @@ import (
 
 // Bounds of the texts that are read.
 const (
-	MostBytes   = 1 << 20
+	MostBytes   = 16 << 20 // Claude Code's has megabytes
 	mostServers = 200
 	mostNotes   = 200
 	mostText    = 8 << 10 // of one value, in bytes
@@ -62,8 +62,8 @@ type Draft struct {
 	inputs  map[string]string // descriptions of what VS Code asks its user, by their ids
 }
 
-// errNothing is the error for a text without servers.
-var errNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) servers (VS Code) or mcp_servers (Codex), a URL, or a command")
+// ErrNothing is the error for a text without servers.
+var ErrNothing = errors.New("there is no server in it: paste a file with mcpServers (Claude, Cursor, Windsurf) servers (VS Code) or mcp_servers (Codex), a URL, or a command")
 
 // Read adds the servers in the file of a client, or in lines with a URL or a command each, but those that are there
 // already. Of a file with servers for directories, it takes those of dir; of all if dir is "".
@@ -100,7 +100,7 @@ func (d *Draft) Read(text, dir string) error {
 	case len(d.Notes) > notes:
 		return errors.New(d.Notes[notes].Text)
 	}
-	return errNothing
+	return ErrNothing
 }
 
 // Arguments adds the servers of the arguments of a command line: URLs, or one command with its arguments.
@@ -117,7 +117,7 @@ func (d *Draft) Arguments(args []string) error {
 		d.add(entry{url: arg})
 	}
 	if len(d.entries) == d.known {
-		return errNothing
+		return ErrNothing
 	}
 	return nil
 }

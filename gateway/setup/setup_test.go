@@ -158,6 +158,16 @@ func TestRead(t *testing.T) {
   env:
     API_KEY: "${env:API_KEY}"
 `, "API_KEY B_API_KEY", nil},
+		{"one variable with a value, and one without", `{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "1"}}, "b": {"command": "x", "env": {"API_KEY": "${API_KEY}"}}}}`, `
+- name: a
+  command: [x]
+  env:
+    API_KEY: "${env:API_KEY}"
+- name: b
+  command: [x]
+  env:
+    API_KEY: "${env:B_API_KEY}"
+`, "API_KEY B_API_KEY", nil},
 		{"names", `{"mcpServers": {"1": {"command": "x"}, "A": {"command": "x"}, "a": {"command": "x"}, "日本": {"command": "x"}, "gatehouse": {"url": "http://127.0.0.1:8080/mcp"}, "Gatehouse": {"command": "x"}, "bad": 3, "none": {}}}`, `
 - name: s-1
   command: [x]
@@ -320,7 +330,7 @@ func TestReadSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.Read("{}", ""); !errors.Is(err, errNothing) {
+	if err := d.Read("{}", ""); !errors.Is(err, ErrNothing) {
 		t.Error(err)
 	}
 	d.Avoid([]string{"B", "z"})

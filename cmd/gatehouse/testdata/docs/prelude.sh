@@ -44,7 +44,9 @@ gatehouse() {
 # ready waits until the gateway has reached its issuer.
 ready() {
   if grep -q ":$ADMIN_PORT" gatehouse.yaml; then
-    until command curl -sf -o "$OUT/ready" "http://127.0.0.1:$ADMIN_PORT/readyz"; do kill -0 "${started[-1]}" || return; done
+    until command curl -sf -o "$OUT/ready" "http://127.0.0.1:$ADMIN_PORT/readyz"; do
+      kill -0 "${started[-1]}" && sleep 0.1 || return
+    done
   fi
 }
 
@@ -89,7 +91,7 @@ seed() {
   mcp tools/call '{"name":"crm__export","arguments":{}}' -H "$session" || return
   mcp tools/call '{"name":"crm__drop_table","arguments":{}}' -H "$session" || return
   mcp tools/call '{"name":"crm__pay","arguments":{}}' -H "$session" 2>"$OUT/pay" & # until the gateway stops, if not before
-  until CALL=$(admin "$TOKEN" approvals | jq -er '.approvals[-1].id'); do kill -0 "${started[0]}" || return; done
+  until CALL=$(admin "$TOKEN" approvals | jq -er '.approvals[-1].id'); do kill -0 "${started[0]}" && sleep 0.1 || return; done
   DIGEST=$(admin "$TOKEN" approvals | jq -er '.approvals[-1].digest') || return
   read -r DONE SESSION < <(admin "$SECRET" 'decisions?user=alice&name=crm/export' | jq -r '.decisions[0] | "\(.id) \(.session)"')
   PIN=$(admin "$SECRET" pins | jq -r '.pins[] | select(.upstream == "crm" and .name == "export").digest')
