@@ -202,7 +202,7 @@ func TestSetupOfOperators(t *testing.T) {
 	const path, probe = "/api/v1/setup", "/api/v1/setup/probe"
 	var clients admin.SetupClients
 	if status := ask(viewerToken, http.MethodGet, path, nil, &clients); status != http.StatusOK ||
-		clients.Endpoint == "" || len(clients.Clients) != 17 || !strings.Contains(clients.Clients[0].Text, clients.Endpoint) {
+		clients.Endpoint == "" || len(clients.Clients) != 16 || !strings.Contains(clients.Clients[0].Text, clients.Endpoint) {
 		t.Errorf("%d %+v", status, clients)
 	}
 	pasted := admin.SetupText{Text: `{"mcpServers": {"up": {"url": "` + site.url +

@@ -250,7 +250,7 @@ func TestConnectRefuses(t *testing.T) {
 	u.connect(exitUsage, "", []string{"--client", "emacs"},
 		`--client ["emacs"]: want names that gatehouse connect --help has`)
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")
-	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "[stdio undo]")
+	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "do not go together: --stdio --undo")
 	u.connect(exitUsage, "", []string{"--name", "a b"}, "want letters, digits")
 	if err := os.Symlink("nowhere", filepath.Join(u.home, ".lmstudio")); err != nil {
 		t.Fatal(err)

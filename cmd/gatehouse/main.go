@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -44,12 +45,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	problem, ok := errors.AsType[*problemError](err)
 	if !ok { // from cobra: the command line
-		fmt.Fprintf(stderr, "gatehouse: %v\nRun 'gatehouse --help' for how to use it.\n", err)
+		text := excluded.ReplaceAllString(err.Error(), "flags that do not go together: --$1 --$2")
+		fmt.Fprintf(stderr, "gatehouse: %s\nRun 'gatehouse --help' for how to use it.\n", text)
 		return exitUsage
 	}
 	printProblem(stderr, problem.err)
 	return exitProblem
 }
+
+// excluded matches cobra's words for two flags that exclude each other.
+var excluded = regexp.MustCompile(`^if any flags .*; \[(\S+) (\S+)\] were all set$`)
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
