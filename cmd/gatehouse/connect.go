@@ -259,7 +259,8 @@ func (c *connector) takeOut(f file) error {
 	}
 	c.found = true
 	if f.was != "" && !f.Wrote(f.was) {
-		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name, f.backup)
+		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name,
+			f.backup)
 	}
 	goal, err := c.undone(f)
 	if err != nil || !c.agreed(f, goal, "  take it out? [Y]es, [n]o: ") {

@@ -194,7 +194,8 @@ func TestConnectUndoAfterAll(t *testing.T) {
 	u.write(".cursor/mcp.json", `{"mcpServers": {}}`)
 	u.write("gatehouse.yaml", "public_url: [\n")
 	u.connect(0, "\n", []string{"--undo"}, "  taken out")
-	if got := u.read(".cursor/mcp.json"); !strings.Contains(got, `"command"`) || u.read(backup(".cursor/mcp.json")) != "" {
+	got, left := u.read(".cursor/mcp.json"), u.read(backup(".cursor/mcp.json"))
+	if !strings.Contains(got, `"command"`) || left != "" {
 		t.Error(got)
 	}
 	u.connect(0, "", []string{"--undo"}, "nothing of this command is left")
@@ -250,7 +251,7 @@ func TestConnectRefuses(t *testing.T) {
 	u.connect(exitUsage, "", []string{"--client", "emacs"},
 		`--client ["emacs"]: want names that gatehouse connect --help has`)
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")
-	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "do not go together: --stdio --undo")
+	u.connect(exitUsage, "", []string{"--stdio", "--undo", "http://127.0.0.1:1/mcp"}, "not go together: --stdio --undo")
 	u.connect(exitUsage, "", []string{"--name", "a b"}, "want letters, digits")
 	if err := os.Symlink("nowhere", filepath.Join(u.home, ".lmstudio")); err != nil {
 		t.Fatal(err)

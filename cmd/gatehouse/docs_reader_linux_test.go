@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,7 +79,8 @@ type reader struct {
 	servers *mcptest.Server            // all MCP servers with a URL
 }
 
-func newReader(t *testing.T, g *guide) *reader {
+// newReader makes a reader with addresses that are not in taken, to which it adds them.
+func newReader(t *testing.T, g *guide, taken *sync.Map) *reader {
 	t.Helper()
 	r := &reader{t: t, dir: t.TempDir(), issuers: map[string]*mcptest.Issuer{}}
 	r.servers = mcptest.NewServer(wire.NewestStateful())
@@ -86,17 +88,19 @@ func newReader(t *testing.T, g *guide) *reader {
 	r.servers.Tools("search", "export", "drop_table", "pay", "update", "get_customer", "issue_read", "issue_write",
 		"merge_pull_request")
 	r.servers.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
-	r.settle(g)
+	r.settle(g, taken)
 	r.write(g)
 	return r
 }
 
 // settle gives the addresses and hosts of a page places on this machine.
-func (r *reader) settle(g *guide) {
+func (r *reader) settle(g *guide, taken *sync.Map) {
 	free := func() (address, port string) {
-		address, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			r.t.Fatal(err)
+		for before := true; before; _, before = taken.LoadOrStore(address, true) {
+			var err error
+			if address, err = mcptest.FreeAddress("127.0.0.1"); err != nil {
+				r.t.Fatal(err)
+			}
 		}
 		return address, address[strings.LastIndex(address, ":"):]
 	}

@@ -81,7 +81,8 @@ func TestInit(t *testing.T) {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
 	for _, want := range []string{
-		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "mcp_config.json) was not read: ", "): files\n  files runs [\"/no/such/program\"]\n",
+		"Cursor (" + home + "/.cursor/mcp.json): crm\n", "mcp_config.json) was not read: ",
+		"): files\n  files runs [\"/no/such/program\"]\n",
 		"written: gatehouse.yaml, with 1 server\n", "\ncrm: down\n  error: ",
 		"export CRM_TOKEN=...   # crm: header Authorization",
 		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect --config gatehouse.yaml ",

@@ -28,7 +28,7 @@ func facts() Facts {
 				LastFailure: &admin.Failure{Stage: "connect", Error: "once", At: noon.Add(-2 * time.Hour)}},
 			{Name: "wiki", State: "connecting", Since: noon.Add(-time.Second)},
 		},
-		Issuers: []auth.Status{{Issuer: "https://login.example.com", State: "ready"}},
+		Issuers: []auth.Status{{Issuer: "https://login.example.com", State: "ready", Fetched: noon}},
 		Sinks:   []audit.Status{{Name: "file", Queued: 3, Lost: 7, LastLost: noon.Add(-2 * time.Hour)}},
 		Certificates: []Certificate{{"sessions.redis",
 			tlsfiles.End{Key: "cert_file", File: "redis.pem", At: noon.Add(soon + time.Hour)}}},
@@ -114,9 +114,9 @@ func TestFindings(t *testing.T) {
 			"warning hook dlp GH-HOOK-DOWN", "pass without it", "", "Start its service"},
 		{"redis", func(f *Facts) { f.Store = "the session store is full" }, "critical redis  GH-STORE-DOWN",
 			"Redis cannot be used", "The session store is full.", "Start Redis"},
-		{"issuer down", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Reason, f.Issuers[0].Failures = "down", "404", 1 },
+		{"issuer down", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Reason = "down", "404" },
 			"critical issuer https://login.example.com GH-ISSUER-DOWN", "Nobody can sign in", "404.", "auth.issuers"},
-		{"issuer away", func(f *Facts) { f.Issuers[0].State, f.Issuers[0].Failures = "degraded", 1 }, "warning issuer https://login.example.com ",
+		{"issuer away", func(f *Facts) { f.Issuers[0].State = "degraded" }, "warning issuer https://login.example.com ",
 			"does not answer", "No cause is known.", "auth.issuers"},
 		{"replica away", func(f *Facts) { f.Replicas[1].Error = "timeout" }, "warning replica b GH-REPLICA-UNREACHABLE",
 			"cannot reach the replica b", "Timeout.", "10.0.0.2:7000"},
@@ -199,7 +199,7 @@ func TestFindings(t *testing.T) {
 // TestJustStarted: an issuer that is asked for the first time is no finding.
 func TestJustStarted(t *testing.T) {
 	f := facts()
-	f.Issuers[0].State, f.Issuers[0].Reason = "down", "not fetched yet"
+	f.Issuers[0] = auth.Status{State: "down", Reason: "not fetched yet"}
 	if all := Of(f); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}

@@ -112,7 +112,7 @@ func TestEditBesideText(t *testing.T) {
 		if err != nil || !strings.HasPrefix(after, before) {
 			t.Errorf("%v\n%s", err, after)
 		}
-		if again, err := c.Set(after, "gatehouse", ""); err != nil || strings.TrimSpace(again) != strings.TrimSpace(before) {
+		if again, err := c.Set(after, "gatehouse", ""); err != nil || strings.TrimRight(again, "\n")+"\n" != before {
 			t.Errorf("%v\n%s", err, again)
 		}
 	}
@@ -146,7 +146,8 @@ func TestEditRefuses(t *testing.T) {
 		{"codex", "mcp_servers = { a = { url = \"secret-value\" } }\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.a.url = \"secret-value\"\n", ErrByHand.Error()},
 		{"codex", "[mcp_servers]\ngatehouse = { url = \"secret-value\" }\n", ErrByHand.Error()},
-		{"codex", "a = \"\"\"\n[mcp_servers.gatehouse]\nurl = \"x\"\n\"\"\"\n[mcp_servers.gatehouse]\nurl = \"x\"\n", ErrByHand.Error()},
+		{"codex", strings.Replace("a = \"\"\"\nTABLE\"\"\"\nTABLE", "TABLE", "[mcp_servers.gatehouse]\nurl = \"x\"\n", 2),
+			ErrByHand.Error()},
 		{"codex", "[mcp_servers.gatehouse]\nhttp_headers = {A = \"secret-value\"}\n", ErrByHand.Error()},
 		{"codex", "mcp_servers.gatehouse.url = \"secret-value\"\n", ErrByHand.Error()},
 		{"cursor", "null", "mcpServers is not an object with servers"},
