@@ -11,7 +11,8 @@ import (
 // change.
 type Config struct {
 	Collector `yaml:",inline"`
-	// Sample is which share of the calls is traced, from 0 to 1. Default 1.
+	// Sample is which share of the calls is traced, from 0 to 1; of 0, those that a client has chosen
+	// (TrustParent). Default 1.
 	Sample string `yaml:"sample"`
 	// TrustParent leaves the decision to clients that have made it: the flag "sampled" of their
 	// traceparent. Default false.
