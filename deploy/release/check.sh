@@ -88,7 +88,8 @@ fi
 step "the packages"
 rpm -qpl dist/gatehouse_*_linux_amd64.rpm 2>/dev/null | grep -qx /usr/lib/systemd/system/gatehouse.service || fail "the rpm has no unit"
 rpm -qpc dist/gatehouse_*_linux_amd64.rpm 2>/dev/null | grep -qx /etc/gatehouse/gatehouse.yaml || fail "the rpm has no configuration"
-! $apart || DEB=$(echo "$PWD"/dist/gatehouse_*_linux_amd64.deb) LAYER=$work/layer unshare --mount --pid --fork bash -euc '
+! $apart || DEB=$(echo "$PWD"/dist/gatehouse_*_linux_amd64.deb) LAYER=$work/layer unshare --mount --pid --fork --net bash -euc '
+	ip link set lo up
 	mount -t tmpfs layer "$LAYER" && cd "$LAYER" && mkdir upper work root
 	mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work layer root
 	cp "$DEB" root/gatehouse.deb && mount --bind /dev root/dev && mount -t proc proc root/proc && mount -t tmpfs run root/run
