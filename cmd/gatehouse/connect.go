@@ -128,7 +128,7 @@ func (c *connector) run(args []string) (err error) {
 			errs = append(errs, err)
 			continue
 		}
-		f, err := c.look(client)
+		f, err := c.read(client)
 		if err == nil {
 			err = do(f)
 		}
@@ -187,8 +187,8 @@ type file struct {
 	copied bool   // the copy is there
 }
 
-// look reads the file of a client.
-func (c *connector) look(client setup.Client) (f file, err error) {
+// read reads the file of a client.
+func (c *connector) read(client setup.Client) (f file, err error) {
 	f.Client, f.backup = client, client.File+".before-"+c.name
 	if f.now, err = contentsOf(f.File); err != nil {
 		return f, err

@@ -264,7 +264,7 @@ func (b *Bridge) post(ctx context.Context, m wire.Message) {
 		b.log.Warn("a message of the host did not reach the server", failure.UpstreamDown.Attr(), "method", m.Method,
 			"error", err)
 	} else if m.Method == mcp.NoteInitialized && s != nil {
-		b.hear(s)
+		b.listen(s)
 	}
 }
 

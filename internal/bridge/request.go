@@ -39,7 +39,7 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 		return b.open(ctx, m)
 	}
 	listens := m.Method == mcp.MethodListen // it begins again: the server's acknowledgement tells the host
-	pauses, heard, after := admit.NewBackoff(), time.Now(), ""
+	pauses, reached, after := admit.NewBackoff(), time.Now(), ""
 	signIns, began, renewed := 0, false, false
 	for {
 		on, s := conn, (*session)(nil)
@@ -53,7 +53,7 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 			if answer, err = b.relay(stream, m.ID); !stateless(m) {
 				after, wait = stream.Resumption()
 			}
-			heard, began = time.Now().Add(wait), true
+			reached, began = time.Now().Add(wait), true
 			pauses.Reset()
 		}
 		credential, refused := errors.AsType[*outbound.Error](err)
@@ -68,7 +68,7 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 		case errors.Is(err, transport.ErrSessionGone) && s != nil && after == "" && !renewed: // it did not run
 			renewed = true
 			err = b.renew(ctx, s)
-		case (away || lost) && listens, (away || lost && after != "") && time.Since(heard) < patience:
+		case (away || lost) && listens, (away || lost && after != "") && time.Since(reached) < patience:
 			err = pause(ctx, cmp.Or(wait, pauses.NextBackOff()))
 		default:
 			return answer, unanswered(after, err)

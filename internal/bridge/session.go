@@ -16,13 +16,13 @@ import (
 
 // session is that of a stateful host at the server.
 type session struct {
-	conn  *streamable.Conn
-	hello wire.Message // initialize
-	said  wire.Message // its answer
+	conn    *streamable.Conn
+	request wire.Message // initialize
+	answer  wire.Message
 }
 
 // revision is the one that the host and the server have agreed on.
-func (s *session) revision() string { return s.said.Result.At("protocolVersion").Text() }
+func (s *session) revision() string { return s.answer.Result.At("protocolVersion").Text() }
 
 // conn returns the connection for a message, and its session; nil for none.
 func (b *Bridge) conn(m wire.Message) (*streamable.Conn, *session) {
@@ -35,8 +35,8 @@ func (b *Bridge) conn(m wire.Message) (*streamable.Conn, *session) {
 }
 
 // open begins a session for the host, in place of the one before.
-func (b *Bridge) open(ctx context.Context, hello wire.Message) (wire.Message, error) {
-	s, err := b.greet(ctx, hello)
+func (b *Bridge) open(ctx context.Context, request wire.Message) (wire.Message, error) {
+	s, err := b.initialize(ctx, request)
 	if err != nil {
 		return wire.Message{}, err
 	}
@@ -45,9 +45,9 @@ func (b *Bridge) open(ctx context.Context, hello wire.Message) (wire.Message, er
 	b.session = s
 	b.mu.Unlock()
 	if before != nil {
-		end(ctx, before.conn) // and with it what hear does
+		end(ctx, before.conn) // and with it what listen does
 	}
-	return s.said, nil
+	return s.answer, nil
 }
 
 // end ends a session at the server, where it ends by itself, too.
@@ -57,17 +57,17 @@ func end(ctx context.Context, conn *streamable.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// greet begins a session: initialize.
-func (b *Bridge) greet(ctx context.Context, hello wire.Message) (*session, error) {
+// initialize begins a session.
+func (b *Bridge) initialize(ctx context.Context, request wire.Message) (*session, error) {
 	conn := b.http.Conn(&transport.Identity{})
-	said, err := b.send(ctx, conn, hello)
+	answer, err := b.send(ctx, conn, request)
 	switch {
 	case err != nil:
 		return nil, err
-	case said.Error != nil:
-		return nil, wire.ReadError(said.Error)
+	case answer.Error != nil:
+		return nil, wire.ReadError(answer.Error)
 	}
-	s := &session{conn, hello, said}
+	s := &session{conn, request, answer}
 	conn.Bind(&wire.Revision{Name: s.revision(), VersionHeader: true})
 	return s, nil
 }
@@ -80,7 +80,7 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	if _, now := b.conn(wire.Message{}); now != gone {
 		return nil
 	}
-	s, err := b.greet(ctx, gone.hello)
+	s, err := b.initialize(ctx, gone.request)
 	if err != nil {
 		return err
 	}
@@ -95,17 +95,17 @@ func (b *Bridge) renew(ctx context.Context, gone *session) error {
 	b.mu.Lock()
 	b.session = s
 	b.mu.Unlock()
-	b.hear(s)
+	b.listen(s)
 	for _, kind := range []string{"tools", "prompts", "resources"} {
-		if s.said.Result.At("capabilities", kind, "listChanged").IsTrue() {
+		if s.answer.Result.At("capabilities", kind, "listChanged").IsTrue() {
 			b.writeLine(wire.AppendNotification(nil, "notifications/"+kind+"/list_changed", nil))
 		}
 	}
 	return nil
 }
 
-// hear passes on what the server says in a session outside of requests: by GET streams, one after the other.
-func (b *Bridge) hear(s *session) {
+// listen passes on what the server says in a session outside of requests: by GET streams, one after the other.
+func (b *Bridge) listen(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
