@@ -64,7 +64,8 @@ func (f *Flow) clientAt(ctx context.Context, by web, s Server, p *place, who vau
 		return client{ID: f.PublicURL + DocumentPath(s.Name), Auth: vault.AuthNone}, nil
 	case p.registerURL == "":
 		return client{},
-			problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: register Gatehouse there, and configure its client id"),
+			problem(errors.New("it knows neither client ID metadata documents that are at https nor registration: "+
+				"register Gatehouse there, and configure its client id"),
 				"Gatehouse has to be registered at the authorization server of this server first")
 	}
 	at := f.registration(s.Name, p.issuer)

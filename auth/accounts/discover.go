@@ -215,7 +215,8 @@ func (p *place) read(doc mcp.Raw, local, chosen bool) error {
 	}
 	pkce := doc.At("code_challenge_methods_supported")
 	if !slices.Contains(texts(pkce), "S256") && !(chosen && pkce.IsNull()) {
-		return problem(errors.New("code_challenge_methods_supported has no S256; if it is only not said, configure it as the authorization server: that vouches for it"),
+		return problem(errors.New("code_challenge_methods_supported has no S256; if it is only not said, "+
+			"configure it as the authorization server: that vouches for it"),
 			"The authorization server of this server does not protect sign-ins as it has to (PKCE with S256)")
 	}
 	return nil
@@ -230,8 +231,10 @@ func (p *place) mixUp(chosen bool) error {
 		return nil
 	}
 	return problem(fmt.Errorf("the metadata of %.200q have an authorization_endpoint at another site, %.200q, and not authorization_response_iss_parameter_supported: "+
-		"a code of that site could go to another one (mix-up). If both belong together, configure %[1]q as the authorization server", p.issuer, hostOf(p.authURL)),
-		"This server has you sign in at a site that does not seem to be its own, so Gatehouse does not send you there. Ask the operator of the server")
+		"a code of that site could go to another one (mix-up). If both belong together, configure %[1]q as the "+
+		"authorization server", p.issuer, hostOf(p.authURL)),
+		"This server has you sign in at a site that does not seem to be its own, so Gatehouse does not send you there. "+
+			"Ask the operator of the server")
 }
 
 // document fetches a JSON object. The error is errNone if there is something else, such as a page for people.

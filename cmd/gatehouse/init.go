@@ -214,7 +214,8 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 		}
 	}
 	if len(all.Servers) == 0 {
-		return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
+		return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: " +
+			"gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
 	}
 	return nil
 }

@@ -144,7 +144,9 @@ func TestRead(t *testing.T) {
 		{"a secret in a path",
 			`{"mcpServers": {"zap": {"url": "https://a.example/api/s/NjE4aB3xYz90QmR2dEx1V2c0/mcp?team=sales"}}}`,
 			"\n- name: zap\n  url: \"${env:ZAP_URL}\"\n", "ZAP_URL", nil},
-		{"one variable, two values", `{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "1"}}, "b": {"command": "x", "env": {"API_KEY": "2"}}, "c": {"command": "x", "env": {"API_KEY": "1"}}}}`, `
+		{"one variable, two values, and one that is not known", `{"mcpServers": {
+  "a": {"command": "x", "env": {"API_KEY": "1"}}, "b": {"command": "x", "env": {"API_KEY": "2"}},
+  "c": {"command": "x", "env": {"API_KEY": "1"}}, "d": {"command": "x", "env": {"API_KEY": "${API_KEY}"}}}}`, `
 - name: a
   command: [x]
   env:
@@ -157,17 +159,11 @@ func TestRead(t *testing.T) {
   command: [x]
   env:
     API_KEY: "${env:API_KEY}"
-`, "API_KEY B_API_KEY", nil},
-		{"one variable with a value, and one without", `{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "1"}}, "b": {"command": "x", "env": {"API_KEY": "${API_KEY}"}}}}`, `
-- name: a
+- name: d
   command: [x]
   env:
-    API_KEY: "${env:API_KEY}"
-- name: b
-  command: [x]
-  env:
-    API_KEY: "${env:B_API_KEY}"
-`, "API_KEY B_API_KEY", nil},
+    API_KEY: "${env:D_API_KEY}"
+`, "API_KEY B_API_KEY D_API_KEY", nil},
 		{"names", `{"mcpServers": {"1": {"command": "x"}, "A": {"command": "x"}, "a": {"command": "x"}, "日本": {"command": "x"}, "gatehouse": {"url": "http://127.0.0.1:8080/mcp"}, "Gatehouse": {"command": "x"}, "bad": 3, "none": {}}}`, `
 - name: s-1
   command: [x]

@@ -66,8 +66,9 @@ func (a *Authority) sign(t testing.TB, cert *x509.Certificate) (*x509.Certificat
 func (a *Authority) Issue(t testing.TB, name string, life time.Duration, hosts ...string) (certFile, keyFile string) {
 	t.Helper()
 	cert, key := a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, DNSNames: append(hosts, "localhost"), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(life), KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: name}, DNSNames: append(hosts, "localhost"),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:    time.Now().Add(life), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
