@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,15 +31,7 @@ policy:
 
 // TestApprovals: an approver sees what would run, and decides; a reload has the new rules decide.
 func TestApprovals(t *testing.T) {
-	var addresses []any
-	for range 2 {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses = append(addresses, free.Addr())
-		free.Close()
-	}
+	addresses := [...]string{mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)}
 	server := mcptest.NewServer(wire.NewestStateful())
 	t.Cleanup(server.Close)
 	server.Tools("work")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,11 +20,7 @@ import (
 func TestFailedSignIns(t *testing.T) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	defer issuer.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	adminAddress := mcptest.LoopbackAddress(t)
 	o := &operated{file: filepath.Join(t.TempDir(), "gatehouse.yaml")}
 	o.write(t, fmt.Sprintf(`listen: 127.0.0.1:0
 public_url: https://gateway.example.com/mcp
@@ -33,7 +28,7 @@ admin: {listen: %q, api: {loopback: viewer}}
 auth: {mode: oauth, issuers: [{url: %q}]}
 policy: {default: allow}
 upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
-`, free.Addr(), issuer.URL))
+`, adminAddress, issuer.URL))
 	g := startFrom(t, o.file)
 	if out, problems, code := o.run("auth", "failed"); code != 0 || out != "" ||
 		problems != "no sign-in failed, as far as records are kept\n" {
@@ -101,11 +96,7 @@ func TestAuthTestRunning(t *testing.T) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	defer issuer.Close()
 	issuer.Audience = "https://gateway.example.com/mcp"
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	adminAddress := mcptest.LoopbackAddress(t)
 	o := &operated{file: filepath.Join(t.TempDir(), "gatehouse.yaml")}
 	o.write(t, fmt.Sprintf(`listen: 127.0.0.1:0
 public_url: https://gateway.example.com/mcp
@@ -116,7 +107,7 @@ auth:
   server: {enabled: true, client_id: gatehouse, clients: [{id: web, name: Web, redirect_uris: ["https://app.example/cb"]}]}
 policy: {default: deny, rules: [{name: staff, who: {groups: [staff]}, allow: ["*:*"]}]}
 upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
-`, free.Addr(), operatorToken, operatorToken, issuer.URL))
+`, adminAddress, operatorToken, operatorToken, issuer.URL))
 	startFrom(t, o.file)
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	own := part(`{"alg":"ES256","typ":"at+jwt","kid":"none"}`) + "." +
@@ -131,7 +122,7 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 		return at
 	}
 	ours, provider := file(own), file(good)
-	there := "http://" + free.Addr().String()
+	there := "http://" + adminAddress
 	for _, tt := range []struct {
 		env    string
 		args   []string

@@ -97,10 +97,7 @@ func newReader(t *testing.T, g *guide, taken *sync.Map) *reader {
 func (r *reader) settle(g *guide, taken *sync.Map) {
 	free := func() (address, port string) {
 		for before := true; before; _, before = taken.LoadOrStore(address, true) {
-			var err error
-			if address, err = mcptest.FreeAddress("127.0.0.1"); err != nil {
-				r.t.Fatal(err)
-			}
+			address = mcptest.LoopbackAddress(r.t)
 		}
 		return address, address[strings.LastIndex(address, ":"):]
 	}

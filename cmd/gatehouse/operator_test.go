@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,11 +30,7 @@ const operatorToken = "0123456789abcdefghijklmnopqrstuv"
 
 func startOperated(t *testing.T) *operated {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	adminAddress := mcptest.LoopbackAddress(t)
 	server := mcptest.NewServer(wire.NewestStateful())
 	t.Cleanup(server.Close)
 	server.On("tools/list", func(c *mcptest.Call) {
@@ -53,7 +48,7 @@ upstreams: [{name: up, url: %q, pinning: {mode: warn}}, {name: gone, url: "http:
 policy:
   default: allow
   rules: [{name: keep, deny: ["tools:up/drop"]}]
-`, free.Addr(), operatorToken, server.URL)
+`, adminAddress, operatorToken, server.URL)
 	o.write(t, o.text)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(o.file), "gatehouse.lock"), []byte(`{"version":1,"upstreams":{}}`),
 		0o600); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,19 +18,15 @@ func TestCommandsOverTLS(t *testing.T) {
 	a, other := mcptest.NewAuthority(t), mcptest.NewAuthority(t)
 	cert, key := a.Issue(t, "server", time.Hour)
 	clientCert, clientKey := a.Issue(t, "client", time.Hour)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	adminAddress := mcptest.LoopbackAddress(t)
 	file := filepath.Join(filepath.Dir(cert), "gatehouse.yaml") // the paths start there
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: %q, api: {loopback: viewer}, tls: {cert_file: server.pem, key_file: %q, client_ca_file: %q}}\n"+
-		"upstreams: [{name: up, url: 'http://127.0.0.1:1/mcp'}]\n", free.Addr(), key, a.File(t))
+		"upstreams: [{name: up, url: 'http://127.0.0.1:1/mcp'}]\n", adminAddress, key, a.File(t))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	startFrom(t, file)
-	at := "https://" + free.Addr().String()
+	at := "https://" + adminAddress
 	for name, tt := range map[string]struct {
 		args []string
 		want string

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -73,12 +72,10 @@ func newKeeping(t *testing.T, program, store string) *alone {
 	g := &alone{issuer: mcptest.NewIssuer(mcptest.IssuerOptions{}), remote: mcptest.NewAccounts(s), home: t.TempDir()}
 	t.Cleanup(g.issuer.Close)
 	t.Cleanup(g.remote.Close)
-	free, err := net.Listen("tcp", "127.0.0.81:0")
+	at, err := mcptest.FreeAddress("127.0.0.81")
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := free.Addr().String()
-	free.Close()
 	g.origin, g.issuer.Audience = "http://"+at, "http://"+at+"/mcp"
 	g.issuer.LetSignIn(nil)
 	g.replica = &replica{program: program, config: filepath.Join(g.home, "gatehouse.yaml")}

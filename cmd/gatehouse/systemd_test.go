@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,13 +127,12 @@ func TestSocketActivation(t *testing.T) {
 // TestSocketNeedsAuthentication: a passed socket that other machines may reach needs authentication.
 func TestSocketNeedsAuthentication(t *testing.T) {
 	activate := activator(t)
-	free, err := net.Listen("tcp", "0.0.0.0:0")
+	free, err := mcptest.FreeAddress("0.0.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	free.Close()
 	command, file := program(t, "listen: systemd\n")
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
+	port := free[strings.LastIndexByte(free, ':')+1:]
 	log := &mcptest.Log{}
 	cmd := exec.Command(activate, "-l", "0.0.0.0:"+port, command, "serve", "-c", file)
 	cmd.Stderr = log

@@ -115,10 +115,7 @@ func (r *replica) giveUp(c *mcptest.Client) { r.front.homes().Release(home.Parse
 // join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {
 	t.Helper()
-	address, err := mcptest.FreeAddress("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := mcptest.LoopbackAddress(t)
 	if err := r.joinAt(address, sessions); err != nil {
 		t.Fatal(err)
 	}

@@ -259,7 +259,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/interop", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/browser", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/faultproxy"},
-	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
+	{level: testLevel, dir: "internal/redistest", ours: []string{"internal/mcptest"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/home", "internal/mcp"}},
 	{level: testLevel, dir: "upstream/upstreamtest",
 		ours: []string{"upstream", "internal/mcp", "internal/mcp/wire", "internal/mcptest", "internal/home", "session",

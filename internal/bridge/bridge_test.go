@@ -443,10 +443,7 @@ func TestErrors(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	mcptest.Long(t)
-	at, err := mcptest.FreeAddress("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := mcptest.LoopbackAddress(t)
 	h := begin(t, bridge.Config{URL: "http://" + at})
 	h.say(alone(tool(1, "a", `{}`)))
 	h.want("cannot be reached", `"executed":"no"`)

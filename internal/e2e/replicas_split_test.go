@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -101,12 +100,7 @@ func newSplit(t *testing.T) *split {
 		return p
 	}
 	for here := range 3 {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := free.Addr().String()
-		free.Close()
+		address := mcptest.LoopbackAddress(t)
 		s.ways, s.links = append(s.ways, proxy(s.redis.Addr)), append(s.links, proxy(address))
 		cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: server.URL}}}
 		cfg.Sessions.Store, cfg.Sessions.Key = "redis", "0123456789abcdef0123456789abcdef"

@@ -94,10 +94,7 @@ var givenAddresses sync.Map
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for {
-		address, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		address := mcptest.LoopbackAddress(t)
 		if _, twice := givenAddresses.LoadOrStore(address, true); !twice {
 			return address
 		}

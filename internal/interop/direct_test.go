@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // TestDirectAndThrough compares what clients get of servers through the gateway with what they get of them
@@ -40,10 +41,7 @@ func TestDirectAndThrough(t *testing.T) {
 func (l *lab) startSDKs(t *testing.T) []upstream {
 	t.Helper()
 	at := func(args ...string) string {
-		addr, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := mcptest.LoopbackAddress(t)
 		l.start(t, addr, exec.Command(args[0], append(args[1:], addr)...))
 		return "http://" + addr + "/mcp"
 	}

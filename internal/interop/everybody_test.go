@@ -79,10 +79,7 @@ func (l *lab) startEverybody(t *testing.T, p product) *everybody {
 	t.Helper()
 	var addrs [3]string
 	for i := range addrs {
-		var err error
-		if addrs[i], err = mcptest.FreeAddress("127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
+		addrs[i] = mcptest.LoopbackAddress(t)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

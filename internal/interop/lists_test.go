@@ -45,10 +45,7 @@ func TestListsAreThoseOfTheClient(t *testing.T) {
 	l := nodeLab(t)
 	script := l.node.Module("@modelcontextprotocol", "server-everything", "dist", "index.js")
 	http := func(transport, path string) string {
-		addr, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := mcptest.LoopbackAddress(t)
 		cmd := exec.Command(l.node.Binary, script, transport)
 		cmd.Env = append(cmd.Environ(), "PORT="+addr[strings.LastIndexByte(addr, ':')+1:])
 		l.start(t, addr, cmd)

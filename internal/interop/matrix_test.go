@@ -43,10 +43,7 @@ func TestMatrix(t *testing.T) {
 func (l *lab) startMatrix(t *testing.T) (upstreams []upstream) {
 	t.Helper()
 	at := func(script, path string) string {
-		addr, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := mcptest.LoopbackAddress(t)
 		cmd := exec.Command(l.node.Binary, script, addr)
 		cmd.Dir = l.node.Dir
 		l.start(t, addr, cmd)

@@ -216,10 +216,7 @@ func (e *everybody) byPython(python string, args ...string) func(*testing.T, fun
 // byInspector runs the Inspector's command line once for each step.
 func (e *everybody) byInspector(args ...string) func(*testing.T, func(*mcptest.Tab, string)) []outcome {
 	return func(t *testing.T, look func(*mcptest.Tab, string)) (all []outcome) {
-		addr, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := mcptest.LoopbackAddress(t)
 		// Where there is no keychain, as in a container, it may keep tokens for no longer than it runs.
 		env := []string{"HOME=" + t.TempDir(), "MCP_AUTO_OPEN_ENABLED=true", "MCP_INSPECTOR_SECRET_STORE=file"}
 		call := []string{"tools/call", "--tool-name", "up__add"}

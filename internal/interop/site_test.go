@@ -47,10 +47,7 @@ func (l *lab) startSite(t *testing.T, upstreams []upstream) site {
 	}
 	var addrs [2]string
 	for i := range addrs {
-		var err error
-		if addrs[i], err = mcptest.FreeAddress("127.0.0.1"); err != nil {
-			t.Fatal(err)
-		}
+		addrs[i] = mcptest.LoopbackAddress(t)
 	}
 	s.url, s.issuer = rig.EndpointAt(addrs[0]), "http://"+addrs[1]
 	issuer := exec.Command(l.node.Binary, "issuer.mjs", addrs[1], s.url, elsewhere)

@@ -77,10 +77,7 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	serverPy := l.checkout.Path("internal", "interop", "python", "server.py")
 
 	http := func(path string, cmd func(addr string) *exec.Cmd) string {
-		addr, err := mcptest.FreeAddress("127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := mcptest.LoopbackAddress(t)
 		l.start(t, addr, cmd(addr))
 		return "http://" + addr + path
 	}

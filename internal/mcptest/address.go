@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"testing"
 )
 
 // Ports below the ranges from which systems take the ports of outgoing connections.
@@ -24,4 +25,14 @@ func FreeAddress(host string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("mcptest: no free port at %s", host)
+}
+
+// LoopbackAddress returns a FreeAddress of 127.0.0.1, or fails the test.
+func LoopbackAddress(t testing.TB) string {
+	t.Helper()
+	address, err := FreeAddress("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }

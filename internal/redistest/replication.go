@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // Follow makes the server a read-only replica of another one, and returns when it has the
@@ -62,7 +64,7 @@ func StartSentinel(t testing.TB, master *Server, name string) *Server {
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	program := lookUp(t)
 	for range 5 { // another process may take the port first
-		s := &Server{Addr: freeAddr(t), program: program, args: []string{file, "--sentinel"}}
+		s := &Server{Addr: mcptest.LoopbackAddress(t), program: program, args: []string{file, "--sentinel"}}
 		_, own, _ := net.SplitHostPort(s.Addr)
 		text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s %s %s 1\n", own, name, host, port)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // startTime bounds how long a server takes to answer, or several servers to agree.
@@ -46,7 +48,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	program := lookUp(t)
 	// Another process may take the port before the server does: try another one.
 	for range 5 {
-		s := &Server{Addr: freeAddr(t), program: program}
+		s := &Server{Addr: mcptest.LoopbackAddress(t), program: program}
 		_, port, _ := net.SplitHostPort(s.Addr)
 		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
 			"--dir", t.TempDir(),
@@ -55,7 +57,7 @@ func Start(t testing.TB, settings ...string) *Server {
 			s.args = append(s.args, "--"+settings[i], settings[i+1])
 		}
 		if slices.Contains(settings, clusterEnabled) {
-			_, s.bus, _ = net.SplitHostPort(freeAddr(t)) // its default is the port plus 10,000, which may be no port
+			_, s.bus, _ = net.SplitHostPort(mcptest.LoopbackAddress(t)) // its default is the port plus 10,000, which may be no port
 			s.args = append(s.args, "--cluster-port", s.bus)
 		}
 		if s.launch(t) == nil {
@@ -81,16 +83,6 @@ func lookUp(t testing.TB) string {
 	t.Fatal("redistest: neither redis-server nor valkey-server is in PATH: run \"make redis\", which installs it as root where there is apt, " +
 		"or install Redis 7 or Valkey with your system's packages (its service need not run)")
 	return ""
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // URL returns the address in the form of sessions.redis.url.

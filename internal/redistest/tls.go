@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // TLS is a TLS port of a server that requires a client certificate.
@@ -39,7 +41,7 @@ func (s *Server) ServeTLS(t testing.TB) TLS {
 	defer client.Close()
 	var err error
 	for range 5 { // another process may take the port first
-		tls.Addr = freeAddr(t)
+		tls.Addr = mcptest.LoopbackAddress(t)
 		_, port, _ := net.SplitHostPort(tls.Addr)
 		if err = client.ConfigSet(t.Context(), "tls-port", port).Err(); err == nil {
 			return tls
