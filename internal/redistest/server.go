@@ -57,7 +57,8 @@ func Start(t testing.TB, settings ...string) *Server {
 			s.args = append(s.args, "--"+settings[i], settings[i+1])
 		}
 		if slices.Contains(settings, clusterEnabled) {
-			_, s.bus, _ = net.SplitHostPort(mcptest.LoopbackAddress(t)) // its default is the port plus 10,000, which may be no port
+			// Its default is the port plus 10,000, which may be no port.
+			_, s.bus, _ = net.SplitHostPort(mcptest.LoopbackAddress(t))
 			s.args = append(s.args, "--cluster-port", s.bus)
 		}
 		if s.launch(t) == nil {
