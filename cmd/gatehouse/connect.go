@@ -129,6 +129,9 @@ func (c *connector) run(args []string) (err error) {
 			continue
 		}
 		f, err := c.read(client)
+		if c.undo && !f.copied {
+			continue
+		}
 		if err == nil {
 			err = do(f)
 		}
@@ -190,14 +193,14 @@ type file struct {
 // read reads the file of a client.
 func (c *connector) read(client setup.Client) (f file, err error) {
 	f.Client, f.backup = client, client.File+".before-"+c.name
+	_, err = os.Stat(f.backup)
+	f.copied = err == nil
 	if f.now, err = contentsOf(f.File); err != nil {
 		return f, err
 	}
 	if f.before, err = contentsOf(f.backup); err != nil {
 		return f, err
 	}
-	_, err = os.Stat(f.backup)
-	f.copied = err == nil
 	f.was, err = f.Get(f.now, c.name)
 	return f, err
 }
@@ -254,9 +257,6 @@ func (c *connector) connect(f file) error {
 
 // takeOut takes the entry out of a file.
 func (c *connector) takeOut(f file) error {
-	if !f.copied {
-		return nil
-	}
 	c.found = true
 	if f.was != "" && !f.Wrote(f.was) {
 		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name,

@@ -25,6 +25,7 @@ func newUser(t *testing.T) user {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(u.home, "state"))
 	t.Setenv("CLAUDE_CONFIG_DIR", "")
 	t.Setenv("CODEX_HOME", "")
+	t.Setenv("COPILOT_HOME", "")
 	t.Setenv("PATH", filepath.Join(u.home, "bin"))
 	t.Chdir(u.home)
 	return u
@@ -198,7 +199,23 @@ func TestConnectUndoAfterAll(t *testing.T) {
 	if !strings.Contains(got, `"command"`) || left != "" {
 		t.Error(got)
 	}
+	u.write(".codeium/windsurf/mcp_config.json", "{")
 	u.connect(0, "", []string{"--undo"}, "nothing of this command is left")
+	u.connect(exitProblem, "", []string{"--yes", "http://127.0.0.1:1/mcp", "--client", "windsurf"}, "is not changed")
+}
+
+// TestConnectOlderFile: a file under the client's older name is the one to change, as long as it has no newer one.
+func TestConnectOlderFile(t *testing.T) {
+	u := newUser(t)
+	const dir, gateway = ".config/opencode/", "http://127.0.0.1:1/mcp"
+	u.write(dir+"opencode.json", "{}")
+	u.connect(0, "", []string{"--yes", gateway}, "/opencode.json)")
+	u.connect(0, "", []string{"--yes", "--undo"}, "/opencode.json)")
+	u.write(dir+"opencode.jsonc", "{}")
+	u.connect(0, "", []string{"--yes", gateway}, "/opencode.jsonc)")
+	if got := u.read(dir + "opencode.json"); got != "{}" {
+		t.Error(got)
+	}
 }
 
 // TestChangeFile: a file that another program has changed is neither written nor removed.

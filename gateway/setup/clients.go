@@ -4,7 +4,9 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/json"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -19,7 +21,7 @@ var clientsYAML []byte
 
 // Client is a program that can use the gateway; clients.yaml explains the fields. Paths have / on all systems.
 type Client struct {
-	ID, Name, File, Windows, Env, Project, Mark, Menu, Key, Next, Add string
+	ID, Name, File, Windows, Older, Env, Project, Mark, Menu, Key, Next, Add string
 
 	Form string `yaml:"entry"` // in JSON, with URL and PROGRAM
 }
@@ -48,13 +50,21 @@ func (m Machine) Clients() (all []Client) {
 		if m.System == "windows" {
 			c.File = cmp.Or(c.Windows, c.File)
 		}
-		c.File, c.Mark = places.Replace(c.File), places.Replace(c.Mark)
+		c.File, c.Older, c.Mark = places.Replace(c.File), places.Replace(c.Older), places.Replace(c.Mark)
+		if !isThere(c.File) && isThere(c.Older) {
+			c.File = c.Older
+		}
 		if c.Env != "" && m.Env != nil && m.Env(c.Env) != "" {
 			c.File, c.Mark = path.Join(m.Env(c.Env), path.Base(c.File)), ""
 		}
 		c.Mark = cmp.Or(c.Mark, path.Dir(c.File))
 	}
 	return all
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(filepath.FromSlash(file))
+	return err == nil
 }
 
 // String returns the client with its file.

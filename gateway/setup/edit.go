@@ -91,11 +91,18 @@ func (c Client) Set(text, name, entry string) (string, error) {
 		delete(servers, name)
 		is = ""
 	}
+	windows := strings.Contains(text, "\n") && strings.Count(text, "\n") == strings.Count(text, "\r\n")
 	edited := text
+	if windows { // so are the new lines
+		edited = strings.ReplaceAll(text, "\r\n", "\n")
+	}
 	if c.inTOML() {
-		edited = editTOML(text, c.Key, name, was, is)
+		edited = editTOML(edited, c.Key, name, was, is)
 	} else {
-		edited = editJSON(cmp.Or(text, "{}\n"), c.Key, name, is)
+		edited = editJSON(cmp.Or(edited, "{}\n"), c.Key, name, is)
+	}
+	if windows {
+		edited = strings.ReplaceAll(edited, "\n", "\r\n")
 	}
 	// It reads its own work: only this entry may differ.
 	if got, _, err := c.decode(edited); err != nil || encoded(got) != encoded(want) {

@@ -48,7 +48,9 @@ func TestEdit(t *testing.T) {
 		{"a comment beside the brace", "cursor", "{\"mcpServers\": { // mine\n  \"a\": {}\n}}",
 			"{\"mcpServers\": {\n  \"gatehouse\": {\"url\":\"URL\"}, // mine\n  \"a\": {}\n}}"},
 		{"lines of Windows", "windsurf", "{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {}\r\n\t}\r\n}\r\n",
-			"{\r\n\t\"mcpServers\": {\n\t\t\"gatehouse\": {\"serverUrl\":\"URL\"},\r\n\t\t\"a\": {}\r\n\t}\r\n}\r\n"},
+			"{\r\n\t\"mcpServers\": {\r\n\t\t\"gatehouse\": {\"serverUrl\":\"URL\"},\r\n\t\t\"a\": {}\r\n\t}\r\n}\r\n"},
+		{"lines of Windows, TOML", "codex", "model = \"o\"\r\n",
+			"model = \"o\"\r\n\r\n[mcp_servers.gatehouse]\r\nurl = \"URL\"\r\n"},
 		{"one line", "opencode", `{"$schema": "s", "mcp": {"a": {"type": "local", "command": ["x"]}}}`,
 			"{\"$schema\": \"s\", \"mcp\": {\n    \"gatehouse\": {\"enabled\":true,\"type\":\"remote\",\"url\":\"URL\"}," +
 				"\"a\": {\"type\": \"local\", \"command\": [\"x\"]}}}"},
@@ -75,7 +77,7 @@ func TestEdit(t *testing.T) {
 				t.Errorf("another URL: %v\n%s", err, other)
 			}
 			back, err := c.Set(after, "gatehouse", "")
-			made := !strings.Contains(tt.before, c.Key) && strings.HasSuffix(c.File, ".json") // braces stay
+			made := !strings.Contains(tt.before, c.Key) && !c.inTOML() // braces stay
 			if err != nil || !made && strings.TrimSpace(back) != strings.TrimSpace(tt.before) {
 				t.Errorf("%v\n%s\nwant\n%s", err, back, tt.before)
 			}
@@ -197,7 +199,7 @@ func TestClients(t *testing.T) {
 		}
 		for id, file := range map[string]map[string]string{
 			"linux":   {"zed": "/h/settings/zed/settings.json"},
-			"darwin":  {"zed": "/h/.config/zed/settings.json", "opencode": "/h/.config/opencode/opencode.json"},
+			"darwin":  {"zed": "/h/.config/zed/settings.json", "opencode": "/h/.config/opencode/opencode.jsonc"},
 			"windows": {"zed": "/h/settings/Zed/settings.json"},
 		}[system] {
 			if !files[file] {

@@ -43,7 +43,7 @@ var (
 // entryOf reads the members of an entry.
 func entryOf(name string, all []member) entry {
 	e := entry{name: name}
-	for _, m := range all {
+	for _, m := range slices.Concat(all, members(find(all, "transport"))) { // Cline has some in there
 		switch m.name {
 		case "command":
 			e.command = append(program(m.value), e.command...)

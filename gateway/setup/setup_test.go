@@ -117,6 +117,13 @@ func TestRead(t *testing.T) {
 - name: c
   url: "https://c.example/mcp"
 `, "B_TOKEN", nil},
+		{"Cline", `{"mcpServers": {"a": {"transport": {"type": "streamableHttp", "url": "https://a.example/mcp"}}, "b": {"transport": {"type": "stdio", "command": "srv", "args": ["x"]}, "disabled": true}}}`, `
+- name: a
+  url: "https://a.example/mcp"
+- name: b
+  command: [srv, x]
+  enabled: false
+`, "", nil},
 		{"mcp-remote", `{"mcpServers": {"linear": {"command": "cmd", "args": ["/c", "npx", "-y", "mcp-remote@latest", "https://mcp.linear.app/mcp", "--header", "Authorization:${AUTH}", "--allow-http"], "env": {"AUTH": "Bearer xyz123"}}}}`, `
 - name: linear
   url: "https://mcp.linear.app/mcp"

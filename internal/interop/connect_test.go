@@ -48,16 +48,24 @@ func TestConnect(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(home, ".config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The packages' install scripts, which put these programs in place, do not run.
+	// The packages' install scripts, which put the first of these programs in place, do not run.
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	claude := hosts.Module("@anthropic-ai", "claude-code-linux-"+arch, "claude")
+	native := map[string]string{
+		"claude":   hosts.Module("@anthropic-ai", "claude-code-linux-"+arch, "claude"),
+		"cline":    hosts.Module("@cline", "cli-linux-x64", "bin", "cline"),
+		"copilot":  hosts.Module("@github", "copilot-linux-x64", "copilot"),
+		"opencode": hosts.Module("opencode-linux-x64", "bin", "opencode"),
+	}
 	run := func(program string, args ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 		defer cancel()
-		if program == "gemini" || program == "codex" {
+		switch {
+		case program == "gemini" || program == "codex":
 			args = append([]string{hosts.Module(".bin", program)}, args...)
 			program = hosts.Binary
+		case native[program] != "":
+			program = native[program]
 		}
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Dir = home
@@ -70,16 +78,23 @@ func TestConnect(t *testing.T) {
 		return string(out)
 	}
 	const other = "http://127.0.0.1:1/mcp"
-	run(claude, "mcp", "add", "--transport", "http", "--scope", "user", "other", other)
+	run("claude", "mcp", "add", "--transport", "http", "--scope", "user", "other", other)
 	run("gemini", "mcp", "add", "--transport", "http", "--scope", "user", "other", other)
 	run("codex", "mcp", "add", "other", "--url", other)
 	files := map[string]string{".claude.json": "", ".gemini/settings.json": "", ".codex/config.toml": ""}
+	const clineFile = ".cline/data/settings/cline_mcp_settings.json"
+	if arch == "x64" { // the only one for which all of these are in package.json
+		run("cline", "mcp", "add", "other", other, "--transport", "http", "--yes")
+		run("copilot", "mcp", "add", "--transport", "http", "other", other)
+		run("opencode", "mcp", "add", "other", "--url", other)
+		files[clineFile], files[".copilot/mcp-config.json"], files[".config/opencode/opencode.jsonc"] = "", "", ""
+	}
 	for name := range files {
 		files[name] = contentsOf(t, filepath.Join(home, name))
 	}
 
-	run(gatehouse, "connect", gateway.URL, "--yes", "--client", "claude-code", "--client", "gemini", "--client", "codex",
-		"--client", "claude-desktop")
+	run(gatehouse, "connect", gateway.URL, "--yes", "--client", "claude-desktop")
+	run(gatehouse, "connect", gateway.URL, "--yes")
 	run(gatehouse, "connect", gateway.URL, "--undo", "--yes")
 	for name, before := range files {
 		if got := contentsOf(t, filepath.Join(home, name)); got != before {
@@ -92,16 +107,24 @@ func TestConnect(t *testing.T) {
 	}
 
 	run(gatehouse, "connect", gateway.URL, "--yes")
-	run(claude, "mcp", "add", "--scope", "user", "bridged", "--", gatehouse, "connect", "--stdio", gateway.URL)
-	for _, tt := range []struct {
+	run("claude", "mcp", "add", "--scope", "user", "bridged", "--", gatehouse, "connect", "--stdio", gateway.URL)
+	type listed struct {
 		list string
 		want []string
-	}{
-		{run(claude, "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (HTTP) - ✔ Connected", "other: " + other,
+	}
+	lists := []listed{
+		{run("claude", "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (HTTP) - ✔ Connected", "other: " + other,
 			"bridged: " + gatehouse + " connect --stdio " + gateway.URL + " - ✔ Connected"}},
 		{run("gemini", "mcp", "list"), []string{"gatehouse: " + gateway.URL + " (http) - Connected", "other: " + other}},
 		{run("codex", "mcp", "list"), []string{gateway.URL, other}},
-	} {
+	}
+	if arch == "x64" {
+		run("cline", "mcp", "add", "third", other, "--transport", "http", "--yes") // it reads and writes all again
+		lists = append(lists, listed{contentsOf(t, filepath.Join(home, clineFile)), []string{gateway.URL, `"third"`}},
+			listed{run("copilot", "mcp", "get", "gatehouse"), []string{"Status: Enabled", "URL: " + gateway.URL}},
+			listed{run("opencode", "mcp", "list"), []string{"✓ gatehouse", "✗ other"}})
+	}
+	for _, tt := range lists {
 		for _, want := range tt.want {
 			if !strings.Contains(tt.list, want) {
 				t.Errorf("no %q in\n%s", want, tt.list)
