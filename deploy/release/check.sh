@@ -56,6 +56,9 @@ manifest() { # REPOSITORY BRANCH FILE LOCAL FILE
 	[ "$(git -C "$work/manifests/$1" rev-list --count "$2")" = 2 ] || fail "$1 has commits of nothing"
 }
 manifest homebrew-tap main Casks/gatehouse.rb homebrew/Casks/gatehouse.rb
+for page in gatehouse gatehouse-serve; do
+	grep -q "manpage \"man/$page.1.gz\"" dist/homebrew/Casks/gatehouse.rb || fail "Homebrew installs no manual page $page"
+done
 manifest scoop-bucket main gatehouse.json scoop/gatehouse.json
 manifest winget-pkgs "gatehouse-$version" {,winget/}"manifests/g/Gatehouse/Gatehouse/$version/Gatehouse.Gatehouse.installer.yaml"
 
