@@ -159,6 +159,20 @@ func TestDeployDockerfile(t *testing.T) {
 		!strings.Contains(built, "-o /gatehouse ./cmd/gatehouse") {
 		t.Errorf("built by %s", built)
 	}
+	script, err := os.ReadFile(filepath.Join(deployDir, "release", "image.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := strings.ReplaceAll(string(script), `"`, "")
+	for _, label := range dockerfile(t, "LABEL") {
+		if !strings.Contains(release, "--label "+strings.ReplaceAll(label, `"`, "")+" ") {
+			t.Errorf("the image of a release has no %s", label)
+		}
+	}
+	files := slices.Sorted(strings.FieldsSeq(dockerfile(t, "COPY --from=build")[0]))
+	if want := []string{"/", "/NOTICE", "/gatehouse", "/src/LICENSE"}; !slices.Equal(files, want) {
+		t.Errorf("the image has %q", files)
+	}
 }
 
 // composeFile is what deploy/compose.yaml may contain.

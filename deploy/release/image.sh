@@ -3,8 +3,8 @@
 #
 #   deploy/release/image.sh ghcr.io/gatehouse-mcp/gatehouse 1.2.3 [BASE]
 #
-# Nothing in it depends on the time. deploy/Dockerfile makes the same image from the source, and has the base by its
-# digest. Prints the reference of the image, with its digest.
+# Nothing in it depends on the time. deploy/Dockerfile has the base by its digest, and puts the same files on it from the
+# source, built by any Go of its version. Prints the reference of the image, with its digest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=$1 version=$2
