@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -96,15 +97,23 @@ func namedConfig(cmd *cobra.Command, file *string) {
 // findConfig finds the configuration where none is named.
 func findConfig(file *string) error {
 	for _, found := range configFiles {
-		if _, err := os.Stat(found); *file == "" && err == nil {
+		if *file != "" {
+			return nil
+		}
+		if _, err := os.Stat(found); err == nil {
 			*file = found
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("--config is missing, and %w", err)
 		}
 	}
 	if *file == "" {
-		return fmt.Errorf("--config is missing, and there is no %s", strings.Join(configFiles, " and no "))
+		return errNoConfig
 	}
 	return nil
 }
+
+// errNoConfig is the error where no configuration is named, and none is found.
+var errNoConfig = fmt.Errorf("--config is missing, and there is no %s", strings.Join(configFiles, " and no "))
 
 // printJSON prints an answer for programs.
 func printJSON(w io.Writer, v any) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
+	"github.com/gatehouse-mcp/gatehouse/internal/bridge"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
@@ -43,6 +44,9 @@ func newConnect() *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if stdio && len(args) > 0 {
+			if err := bridge.CheckURL(args[0]); err != nil {
+				return err
+			}
 			return work(func(cmd *cobra.Command) error { return runBridge(cmd, args[0]) })(cmd, nil)
 		}
 		for _, name := range []string{"stdio", "header-env", "ca-file", "authorization-server", "client-id"} {
@@ -53,7 +57,13 @@ func newConnect() *cobra.Command {
 		if err := c.find(cmd, bufio.NewScanner(cmd.InOrStdin())); err != nil {
 			return err
 		}
-		return work(func(*cobra.Command) error { return c.run(args) })(cmd, nil)
+		if len(args) > 0 {
+			c.url = args[0]
+			if err := fitsFiles(c.url); err != nil {
+				return err
+			}
+		}
+		return work(func(*cobra.Command) error { return c.run() })(cmd, nil)
 	}
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "carry MCP between standard input and output and the URL")
 	bridgeFlags(cmd)
@@ -106,12 +116,14 @@ func (c *connector) find(cmd *cobra.Command, in *bufio.Scanner) error {
 }
 
 // run does what the flags say with each client.
-func (c *connector) run(args []string) (err error) {
+func (c *connector) run() (err error) {
 	if len(c.clients) == 0 {
 		return errors.New("no client was found here: name one with --client, or print what it needs with --print, too")
 	}
-	if c.url, err = gatewayURL(c.config, args); err != nil && !c.undo {
-		return err
+	if c.url == "" && !c.undo {
+		if c.url, err = gatewayURL(c.config); err != nil {
+			return err
+		}
 	}
 	if c.program, err = thisProgram(); err != nil {
 		return err
@@ -122,6 +134,10 @@ func (c *connector) run(args []string) (err error) {
 	}
 	var errs []error
 	for _, client := range c.clients {
+		if err := bridge.CheckURL(c.url); err != nil && client.Starts() && !c.undo {
+			errs = append(errs, fmt.Errorf("%s needs the bridge: %w", client, err))
+			continue
+		}
 		if c.print {
 			text, err := client.Set("", c.name, client.Entry(c.url, c.program))
 			fmt.Fprintf(c.out, "%s:\n%s\n", client, text)
@@ -129,8 +145,8 @@ func (c *connector) run(args []string) (err error) {
 			continue
 		}
 		f, err := c.read(client)
-		if c.undo && !f.copied {
-			continue
+		if c.undo && err != nil && !f.copied {
+			continue // it has no entry that this command could have written
 		}
 		if err == nil {
 			err = do(f)
@@ -145,27 +161,32 @@ func (c *connector) run(args []string) (err error) {
 	return errors.Join(errs...)
 }
 
-// gatewayURL returns the URL of the gateway: the argument, that of a configuration, or that of a first one.
-func gatewayURL(file string, args []string) (string, error) {
-	if len(args) == 0 {
-		if findConfig(&file) != nil {
-			return "http://127.0.0.1:8080/mcp", nil
-		}
-		given, err := config.ReadGiven(file)
-		if err != nil {
-			return "", err
-		}
-		args = []string{given.Config.Summary().Endpoint}
+// gatewayURL returns the URL of the gateway: that of a configuration, or that of a first one.
+func gatewayURL(file string) (string, error) {
+	if err := findConfig(&file); errors.Is(err, errNoConfig) {
+		return "http://127.0.0.1:8080/mcp", nil
+	} else if err != nil {
+		return "", fmt.Errorf("name the URL of the gateway: %w", err)
 	}
-	u, err := url.Parse(args[0])
+	given, err := config.ReadGiven(file)
+	if err != nil {
+		return "", err
+	}
+	endpoint := given.Config.Summary().Endpoint
+	return endpoint, fitsFiles(endpoint)
+}
+
+// fitsFiles returns an error unless a text is the URL of a gateway, without a secret.
+func fitsFiles(text string) error {
+	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
-		strings.Contains(args[0], " ") || strings.Contains(args[0], strictyaml.StandIn) {
-		return "", errors.New("the URL of the gateway is needed, such as gatehouse connect https://mcp.example.com/mcp")
+		strings.Contains(text, " ") || strings.Contains(text, strictyaml.StandIn) {
+		return errors.New("the URL of the gateway is needed, such as gatehouse connect https://mcp.example.com/mcp")
 	}
-	if u.User != nil || configtext.SecretValue(args[0]) {
-		return "", errors.New("the URL has a secret, which is not for files: clients have their users sign in")
+	if u.User != nil || configtext.SecretValue(text) {
+		return errors.New("the URL has a secret, which is not for files: clients have their users sign in")
 	}
-	return args[0], nil
+	return nil
 }
 
 // thisProgram returns the path by which this program is found, which outlasts its upgrades, or else its own.
@@ -183,7 +204,8 @@ func thisProgram() (string, error) {
 // file is that of a client.
 type file struct {
 	setup.Client
-	now    string // what it has; "" if it is not there
+	now    string // what it has
+	there  bool
 	was    string // the entry of the gateway in it, in JSON; "" for none
 	backup string // the path of a copy of what it had before this command wrote into it
 	before string // what is in the copy
@@ -193,12 +215,10 @@ type file struct {
 // read reads the file of a client.
 func (c *connector) read(client setup.Client) (f file, err error) {
 	f.Client, f.backup = client, client.File+".before-"+c.name
-	_, err = os.Stat(f.backup)
-	f.copied = err == nil
-	if f.now, err = contentsOf(f.File); err != nil {
+	if f.before, f.copied, err = contentsOf(f.backup); err != nil {
 		return f, err
 	}
-	if f.before, err = contentsOf(f.backup); err != nil {
+	if f.now, f.there, err = contentsOf(f.File); err != nil {
 		return f, err
 	}
 	f.was, err = f.Get(f.now, c.name)
@@ -206,16 +226,17 @@ func (c *connector) read(client setup.Client) (f file, err error) {
 }
 
 // undone returns what a file has without its entry: what it had before or, if something else has changed since, that
-// with the entry of before or none.
-func (c *connector) undone(f file) (string, error) {
+// with the entry of before or none. A file that only has what this command writes was not there.
+func (c *connector) undone(f file) (text string, there bool, err error) {
 	if with, err := f.Set(f.before, c.name, f.was); err == nil && with == f.now {
-		return f.before, nil
+		return f.before, f.copied, nil
 	}
 	was, err := f.Get(f.before, c.name)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return f.Set(f.now, c.name, was)
+	text, err = f.Set(f.now, c.name, was)
+	return text, true, err
 }
 
 // connect writes the entry into a file.
@@ -224,7 +245,7 @@ func (c *connector) connect(f file) error {
 	if err != nil {
 		return err
 	}
-	before, question := f.now, "  write this? [Y]es, [n]o: "
+	before, there, question := f.now, f.there, "  write this? [Y]es, [n]o: "
 	switch {
 	case goal == f.now:
 		fmt.Fprintf(c.out, "%s has the gateway already\n", f)
@@ -234,8 +255,8 @@ func (c *connector) connect(f file) error {
 			return fmt.Errorf("%s is another server there: leave --yes out to replace it, or choose a --name", c.name)
 		}
 		question = "  " + c.name + " is another server there: replace it? [y]es, [N]o: "
-	case f.was != "" && f.copied:
-		if before, err = c.undone(f); err != nil {
+	case f.was != "":
+		if before, there, err = c.undone(f); err != nil {
 			return err
 		}
 	}
@@ -245,10 +266,12 @@ func (c *connector) connect(f file) error {
 	if err := os.MkdirAll(filepath.Dir(f.File), 0o700); err != nil {
 		return err
 	}
-	if err := replaceFile(f.backup, before, func() error { return nil }); err != nil {
-		return err
+	if there {
+		if err := replaceFile(f.backup, before, func() error { return nil }); err != nil {
+			return err
+		}
 	}
-	if err := changeFile(f.File, f.now, goal); err != nil {
+	if err := changeFile(f.File, f.now, goal, true); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "  written. %s: %s\n", f.Name, f.Next)
@@ -257,21 +280,28 @@ func (c *connector) connect(f file) error {
 
 // takeOut takes the entry out of a file.
 func (c *connector) takeOut(f file) error {
+	written := f.Wrote(f.was)
+	if !written && !f.copied {
+		return nil
+	}
 	c.found = true
-	if f.was != "" && !f.Wrote(f.was) {
+	if f.was != "" && !written {
 		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name,
 			f.backup)
 	}
-	goal, err := c.undone(f)
+	goal, there, err := c.undone(f)
 	if err != nil || !c.agreed(f, goal, "  take it out? [Y]es, [n]o: ") {
 		return err
 	}
-	if goal != f.now {
-		if err := changeFile(f.File, f.now, goal); err != nil {
+	if goal != f.now || !there {
+		if err := changeFile(f.File, f.now, goal, there); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(c.out, "  taken out")
+	if !f.copied {
+		return nil
+	}
 	return os.Remove(f.backup)
 }
 

@@ -218,13 +218,51 @@ func TestConnectOlderFile(t *testing.T) {
 	}
 }
 
+// TestConnectEmptyFiles: --undo leaves empty files that were there, also behind links, and removes others.
+func TestConnectEmptyFiles(t *testing.T) {
+	u := newUser(t)
+	u.write("dotfiles/mcp.json", "")
+	u.write(".codex/config.toml", "")
+	u.write(".cursor/x", "")
+	u.write(".kiro/x", "")
+	if err := os.Symlink("../dotfiles/mcp.json", filepath.Join(u.home, ".cursor", "mcp.json")); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"http://127.0.0.1:1/mcp", "http://127.0.0.1:2/mcp"} {
+		u.connect(0, "", []string{"--yes", url})
+	}
+	u.connect(0, "", []string{"--yes", "--undo"})
+	for _, name := range []string{".cursor/mcp.json", ".codex/config.toml"} {
+		if info, err := os.Stat(name); err != nil || info.Size() != 0 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if entries, err := os.ReadDir(".kiro/settings"); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// TestConfigUnread: a configuration that may not be read is not taken for none.
+func TestConfigUnread(t *testing.T) {
+	u := newUser(t)
+	if err := os.Symlink("gatehouse.yaml", "gatehouse.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	u.connect(exitProblem, "", []string{"--client", "cursor", "--yes"}, "name the URL of the gateway: ", "gatehouse.yaml: ")
+	var out bytes.Buffer
+	if code := run([]string{"status"}, nil, &out, &out); code != exitProblem && code != exitUsage ||
+		!strings.Contains(out.String(), "with --admin URL: --config is missing, and stat gatehouse.yaml: ") {
+		t.Errorf("%d %s", code, out.String())
+	}
+}
+
 // TestChangeFile: a file that another program has changed is neither written nor removed.
 func TestChangeFile(t *testing.T) {
 	u := newUser(t)
 	u.write("a", "theirs")
 	for _, now := range []string{"", "before"} {
-		for _, goal := range []string{"", "ours"} {
-			if err := changeFile("a", now, goal); err == nil || u.read("a") != "theirs" {
+		for _, there := range []bool{true, false} {
+			if err := changeFile("a", now, "ours", there); err == nil || u.read("a") != "theirs" {
 				t.Errorf("%v, %q", err, u.read("a"))
 			}
 		}
@@ -260,11 +298,14 @@ func TestConnectRefuses(t *testing.T) {
 		!strings.Contains(got, "\"X-Api-Key\": \"secret-value\"") {
 		t.Errorf("the entry of before is not back: %s", got)
 	}
-	out += u.connect(exitProblem, "", []string{"https://u:secret-value@a.example/mcp"}, "the URL has a secret")
-	out += u.connect(exitProblem, "", []string{"a.example"}, "the URL of the gateway is needed")
+	out += u.connect(exitUsage, "", []string{"https://u:secret-value@a.example/mcp"}, "the URL has a secret")
+	out += u.connect(exitUsage, "", []string{"a.example"}, "the URL of the gateway is needed")
 	if strings.Contains(out, "secret-value") {
 		t.Error(out)
 	}
+	u.connect(exitUsage, "", []string{"--stdio", "http://a.example"}, "or http:// on this machine")
+	u.connect(exitProblem, "", []string{"--print", "--client", "claude-desktop", "http://a.example/mcp"},
+		"needs the bridge: want the URL of a server: https://")
 	u.connect(exitUsage, "", []string{"--client", "emacs"},
 		`--client ["emacs"]: want names that gatehouse connect --help has`)
 	u.connect(exitUsage, "", []string{"--client-id", "x"}, "--client-id: write connect --stdio URL")

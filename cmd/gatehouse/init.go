@@ -43,8 +43,9 @@ func newInit() *cobra.Command {
 		Short: "Make a first configuration of what your clients have",
 		Long: "Writes a configuration with the servers that you have already: those in the files of Claude,\n" +
 			"Cursor, VS Code, Windsurf, Codex and others, which it finds and asks about, those of --from, or the\n" +
-			"URLs or the one command in its arguments. Secrets become references to the environment, and\n" +
-			"are not written without --env-file. Then it tries each server, and goes on to connect the clients.",
+			"URLs or the one command in its arguments. Secrets become references to the environment; they are\n" +
+			"written to a file of their own, for you alone, if you agree or with --env-file. Then it tries each\n" +
+			"server, and goes on to connect the clients.",
 		Example: "  gatehouse init\n  gatehouse init --from ~/.cursor/mcp.json --yes\n  gatehouse init https://mcp.example.com/mcp\n  gatehouse init -- npx -y @modelcontextprotocol/server-filesystem .",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return work(func(cmd *cobra.Command) error { return runInit(cmd, flags, args) })(cmd, nil)
@@ -71,9 +72,17 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 	}
 	out := cmd.OutOrStdout()
 	in := bufio.NewScanner(cmd.InOrStdin())
-	draft, err := gather(cmd, in, flags, args)
+	draft, twice, err := gather(cmd, in, flags, args)
 	if err != nil {
 		return err
+	}
+	if secrets := len(draft.Values()); secrets > 0 && flags.envFile == "" && !flags.yes {
+		file := filepath.Join(filepath.Dir(flags.config), "gatehouse.env")
+		_, err := os.Lstat(file)
+		if (err != nil || flags.force) && agreed(out, in, fmt.Sprintf("Write %s of these files to %s, for you alone? [Y]es, [n]o: ",
+			count(secrets, "secret", "secrets"), file)) {
+			flags.envFile = file
+		}
 	}
 	text, err := draft.Config()
 	if err != nil {
@@ -107,15 +116,16 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 			return err
 		}
 	}
-	if err := printNext(out, flags, draft); err != nil {
+	if err := printNext(out, flags, draft, twice); err != nil {
 		return err
 	}
 	return connectClients(cmd, in, flags)
 }
 
-// gather reads all sources of servers.
-func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (*setup.Draft, error) {
-	all := &setup.Draft{}
+// gather reads all sources of servers. Of files of clients, twice has a line each, with the servers.
+func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (all *setup.Draft, twice []string,
+	err error) {
+	all = &setup.Draft{}
 	dir, _ := os.Getwd() // where it is not known, the servers of all directories count
 	if len(args) == 1 && strings.HasSuffix(args[0], ".json") {
 		flags.from, args = append(flags.from, args...), nil
@@ -126,16 +136,17 @@ func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []strin
 			err = all.Read(text, dir)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	switch {
 	case len(args) > 0:
-		return all, all.Arguments(args)
+		return all, nil, all.Arguments(args)
 	case len(flags.from) > 0:
-		return all, nil
+		return all, nil, nil
 	}
-	return all, findFiles(cmd, in, flags, all, dir)
+	twice, err = findFiles(cmd, in, flags, all, dir)
+	return all, twice, err
 }
 
 func readClient(cmd *cobra.Command, file string) (string, error) {
@@ -143,7 +154,7 @@ func readClient(cmd *cobra.Command, file string) (string, error) {
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), setup.MostBytes+1))
 		return string(text), err
 	}
-	text, err := contentsOf(file)
+	text, _, err := contentsOf(file)
 	if err == nil && text == "" {
 		err = errors.New("there is no such file, or it is empty")
 	}
@@ -161,11 +172,12 @@ func thisMachine() (setup.Machine, error) {
 		Env: func(name string) string { return filepath.ToSlash(os.Getenv(name)) }}, err
 }
 
-// findFiles asks the user about each client's file on this machine.
-func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setup.Draft, dir string) error {
+// findFiles asks the user about each client's file on this machine. It returns a line for each that it took.
+func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setup.Draft, dir string) (taken []string,
+	err error) {
 	machine, err := thisMachine()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := cmd.OutOrStdout()
 	for _, c := range machine.Clients() {
@@ -174,7 +186,7 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 			files = files[1:]
 		}
 		for _, path := range files {
-			text, err := contentsOf(path)
+			text, _, err := contentsOf(path)
 			d := &setup.Draft{}
 			if err == nil && text != "" {
 				err = d.Read(text, dir)
@@ -202,22 +214,23 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 			}
 			if flags.yes || agreed(out, in, "  take them? [Y]es, [n]o: ") {
 				if err := all.Read(text, dir); err != nil {
-					return err
+					return nil, err
 				}
+				taken = append(taken, path+": "+strings.Join(names, ", "))
 			}
 		}
 	}
 	if len(all.Servers) == 0 && !flags.yes {
 		fmt.Fprint(out, "The URL of a server, or the command that starts it: ")
 		if in.Scan() {
-			return all.Read(in.Text(), "")
+			return nil, all.Read(in.Text(), "")
 		}
 	}
 	if len(all.Servers) == 0 {
-		return errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: " +
+		return nil, errors.New("no servers were found: name a client's file (--from FILE), a URL, or a command: " +
 			"gatehouse init -- npx -y @modelcontextprotocol/server-filesystem /srv/docs")
 	}
-	return nil
+	return taken, nil
 }
 
 // agreed asks a question, with the default answer in capitals. The answer is no at the end of the input.
@@ -254,32 +267,32 @@ func writeFresh(path, text string, over bool) error {
 // mostFile bounds the file of a client, in bytes: that of Claude Code can have some megabytes.
 const mostFile = 64 << 20
 
-// contentsOf returns what is in a file, "" if it is not there.
-func contentsOf(path string) (string, error) {
+// contentsOf returns what is in a file, and whether it is there.
+func contentsOf(path string) (text string, there bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", false, nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostFile) {
 		err = errors.New("it is no regular file, or too large")
 	}
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	text, err := os.ReadFile(path)
-	return string(text), err
+	raw, err := os.ReadFile(path)
+	return string(raw), true, err
 }
 
-// changeFile changes a file from what it has to something else; "" is that it is not there.
-func changeFile(path, now, goal string) error {
+// changeFile changes a file from what it has to something else, or removes it unless it shall be there.
+func changeFile(path, now, goal string, there bool) error {
 	still := func() error {
-		again, err := contentsOf(path)
+		again, _, err := contentsOf(path)
 		if err == nil && again != now {
 			err = errors.New("another program has changed it just now: try again")
 		}
 		return err
 	}
-	if goal == "" {
+	if !there {
 		if err := still(); err != nil {
 			return err
 		}
@@ -360,7 +373,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 const signInAt = "http://127.0.0.1:8080/account"
 
 // printNext prints the next steps.
-func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
+func printNext(out io.Writer, flags initFlags, draft *setup.Draft, twice []string) error {
 	values := draft.Values()
 	var missing []setup.Variable
 	for _, v := range draft.Variables {
@@ -382,6 +395,10 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft) error {
 	_, err := fmt.Fprintf(out, "  gatehouse serve --config %[1]s\n"+
 		"  gatehouse connect --config %[1]s   # writes it into the files of your clients\n"+
 		"Then http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
+	if len(twice) > 0 {
+		_, err = fmt.Fprintf(out, "When it works, take out what your clients then have twice:\n  %s\n",
+			strings.Join(twice, "\n  "))
+	}
 	return err
 }
 
@@ -395,7 +412,7 @@ func connectClients(cmd *cobra.Command, in *bufio.Scanner, flags initFlags) erro
 	if !flags.connect && (flags.yes || !agreed(out, in, "\nSee what it changes now? [Y]es, [n]o: ")) {
 		return nil
 	}
-	return c.run(nil)
+	return c.run()
 }
 
 // sourced returns the path of a file as a shell reads it without searching for it.

@@ -87,6 +87,8 @@ func TestInit(t *testing.T) {
 		"export CRM_TOKEN=...   # crm: header Authorization",
 		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect --config gatehouse.yaml ",
 		"\nSee what it changes now? [Y]es, [n]o: ",
+		"Write 1 secret of these files to gatehouse.env, for you alone? [Y]es, [n]o: \n",
+		"take out what your clients then have twice:\n  " + home + "/.cursor/mcp.json: crm\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in %s", want, stdout)
@@ -136,6 +138,12 @@ func TestInit(t *testing.T) {
 	}
 	if info, err := os.Stat("fifth.env"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
+	}
+	code, stdout, _ = initialise(t, home, "\nn\n\n", "--no-probe", "-c", "seventh.yaml")
+	secrets, err = os.ReadFile("gatehouse.env")
+	if code != 0 || err != nil || !strings.Contains(string(secrets), "\nCRM_TOKEN=secret-value\n") ||
+		!strings.Contains(stdout, "Next:\n  set -a; . ./gatehouse.env; set +a\n") {
+		t.Errorf("%d %v %s\n%s", code, err, secrets, stdout)
 	}
 	if code, _, stderr := initialise(t, home, "", "--no-probe", "-c", "sixth.yaml", "--yes", "--env-file",
 		"fifth.env"); code != exitProblem || !strings.Contains(stderr, "fifth.env is there already") {

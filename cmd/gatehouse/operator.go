@@ -82,7 +82,14 @@ func askingCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []st
 // named checks that the flags say which gateway is meant, or finds its configuration.
 func (o *operator) named() error {
 	o.found = o.url == "" && o.config == ""
-	if o.url != "" && o.config != "" || o.url == "" && findConfig(&o.config) != nil {
+	var err error
+	if o.url == "" {
+		err = findConfig(&o.config)
+	}
+	if err != nil && !errors.Is(err, errNoConfig) {
+		return fmt.Errorf("say which gateway to ask with --admin URL: %w", err)
+	}
+	if o.url != "" && o.config != "" || err != nil {
 		return errors.New("say which gateway to ask: --config FILE or --admin URL")
 	}
 	return nil

@@ -70,6 +70,9 @@ func isThere(file string) bool {
 // String returns the client with its file.
 func (c Client) String() string { return c.Name + " (" + c.File + ")" }
 
+// Starts reports whether the client starts a program, and cannot connect to URLs.
+func (c Client) Starts() bool { return strings.Contains(c.Form, "PROGRAM") }
+
 // Entry returns the entry for a gateway, in JSON. program is the path of gatehouse, which clients start that cannot
 // connect to URLs.
 func (c Client) Entry(url, program string) string {

@@ -33,16 +33,16 @@ func (c Client) decode(text string) (root, servers map[string]any, err error) {
 	if c.inTOML() {
 		raw, err = jsonOfTOML(text)
 	} else {
-		raw, err = standard(cmp.Or(text, "{}"))
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &root)
+		raw, err = standard(text)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	if json.Unmarshal(raw, &root) != nil || root == nil {
+		return nil, nil, errors.New("it is no object of JSON")
+	}
 	servers, ok := root[c.Key].(map[string]any)
-	if root == nil || !ok && root[c.Key] != nil {
+	if !ok && root[c.Key] != nil {
 		return nil, nil, fmt.Errorf("%s is not an object with servers", c.Key)
 	}
 	if !ok {
@@ -63,6 +63,7 @@ func encoded(v any) string {
 
 // Get returns the entry of a name in a file, in JSON; "" for none.
 func (c Client) Get(text, name string) (entry string, err error) {
+	_, _, text = c.layout(text)
 	_, servers, err := c.decode(text)
 	if err != nil || servers[name] == nil {
 		return "", err
@@ -74,7 +75,8 @@ func (c Client) Get(text, name string) (entry string, err error) {
 // it takes that out. All else stays as it is written, comments too. The error is ErrByHand, or that of a file
 // that is not of the client's format.
 func (c Client) Set(text, name, entry string) (string, error) {
-	want, servers, err := c.decode(text)
+	mark, windows, edited := c.layout(text)
+	want, servers, err := c.decode(edited)
 	if err != nil {
 		return "", err
 	}
@@ -91,24 +93,35 @@ func (c Client) Set(text, name, entry string) (string, error) {
 		delete(servers, name)
 		is = ""
 	}
-	windows := strings.Contains(text, "\n") && strings.Count(text, "\n") == strings.Count(text, "\r\n")
-	edited := text
-	if windows { // so are the new lines
-		edited = strings.ReplaceAll(text, "\r\n", "\n")
-	}
 	if c.inTOML() {
 		edited = editTOML(edited, c.Key, name, was, is)
 	} else {
-		edited = editJSON(cmp.Or(edited, "{}\n"), c.Key, name, is)
-	}
-	if windows {
-		edited = strings.ReplaceAll(edited, "\n", "\r\n")
+		edited = editJSON(edited, c.Key, name, is)
 	}
 	// It reads its own work: only this entry may differ.
 	if got, _, err := c.decode(edited); err != nil || encoded(got) != encoded(want) {
 		return "", ErrByHand
 	}
-	return edited, nil
+	if windows {
+		edited = strings.ReplaceAll(edited, "\n", "\r\n")
+	}
+	return mark + edited, nil
+}
+
+// layout returns the byte order mark of a text, whether all its lines end as on Windows, and the rest with lines of
+// Unix. One of white space and comments has an empty object there.
+func (c Client) layout(text string) (mark string, windows bool, rest string) {
+	rest, marked := strings.CutPrefix(text, "\ufeff")
+	if marked {
+		mark = "\ufeff"
+	}
+	if windows = strings.Contains(rest, "\n") && strings.Count(rest, "\n") == strings.Count(rest, "\r\n"); windows {
+		rest = strings.ReplaceAll(rest, "\r\n", "\n")
+	}
+	if !c.inTOML() && strings.TrimSpace(inert.ReplaceAllString(rest, "")) == "" {
+		rest = ended(rest) + "{}\n"
+	}
+	return mark, windows, rest
 }
 
 // editJSON edits JSON with comments that decode has read. Where it cannot, it returns something else than is wanted.
@@ -119,10 +132,15 @@ func editJSON(text, key, name, entry string) string {
 	if file.Find("/"+key) == nil {
 		addMember(root, key, &hujson.Object{}, "\n"+unit, "\n")
 	}
-	servers, ok := file.Find("/" + key).Value.(*hujson.Object)
+	found := file.Find("/" + key)
+	servers, ok := found.Value.(*hujson.Object)
+	if !ok { // null, or there are several of the key
+		servers = &hujson.Object{}
+		found.Value = servers
+	}
 	old := file.Find("/" + key + "/" + name)
 	switch {
-	case !ok: // there are several of the key
+	case old == nil && entry == "":
 	case old == nil:
 		addMember(servers, name, hujson.Literal(entry), "\n"+indentation(servers, unit+unit), "\n"+unit)
 	case entry == "":
@@ -192,29 +210,50 @@ func editTOML(text, key, name, was, entry string) string {
 	if entry == "" {
 		return text
 	}
-	if text != "" {
-		text = strings.TrimRight(text, "\r\n") + "\n\n"
+	text = ended(text)
+	if text != "" && !strings.HasSuffix(text, "\n\n") {
+		text += "\n"
 	}
 	return text + table(entry)
 }
 
-// assigned matches a value with its name in a line of JSON or TOML, and values alone.
-var assigned = regexp.MustCompile(
-	`(?:["']?([\w.-]+)["']?\s*[:=]\s*)?("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'{}\[\],][^"'{}\[\],\n]*)`)
+// ended returns a text with an end of its last line.
+func ended(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
 
-// Diff returns the difference between two texts of a file, in the unified form. A line ends where a secret begins.
+// assigned matches a value with its name in a line of JSON or TOML, and values alone.
+var assigned = regexp.MustCompile(`(?:("[\w.-]+"|'[\w.-]+'|[\w.-]+)\s*[:=]\s*)?` +
+	`("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'{}\[\],][^"'{}\[\],\n]*)`)
+
+// Diff returns the lines that differ between two texts of a file, in the unified form. A line ends where a secret
+// begins.
 func Diff(before, after string) string {
 	var b strings.Builder
 	for line := range strings.Lines(configtext.Diff(before, after)) {
-		for _, found := range assigned.FindAllStringSubmatch(line, -1) {
-			name, value := found[1], found[2]
-			if configtext.SecretName(name) || configtext.SecretValue(strings.Trim(value, `"'`)) {
-				before, _, _ := strings.Cut(line, value)
-				line = before + configtext.Mask + "\n"
+		sign, option := line[:1], ""
+		if line = line[1:]; sign == " " { // other servers have secrets that no rule knows
+			continue
+		}
+		for _, found := range assigned.FindAllStringSubmatchIndex(line, -1) {
+			value := strings.Trim(line[found[4]:found[5]], `"'`)
+			name := option
+			if found[2] >= 0 {
+				name = line[found[2]:found[3]]
+			}
+			if configtext.SecretName(strings.Trim(name, `"'`)) || configtext.SecretValue(value) {
+				line = line[:found[4]] + configtext.Mask + "\n"
 				break
 			}
+			option = ""
+			if strings.HasPrefix(value, "-") { // its argument comes next
+				option = value
+			}
 		}
-		b.WriteString(line)
+		b.WriteString(sign + line)
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -38,14 +39,26 @@ func find(all []member, name string) json.RawMessage {
 	return nil
 }
 
-// mostNested bounds how deep objects may stand in each other.
+// mostNested bounds how deep objects and lists may stand in each other.
 const mostNested = 10000
+
+// inert matches what may have brackets that nest nothing: strings and comments.
+var inert = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/`)
 
 // standard removes comments and trailing commas, which editors write, from JSON. Lines stay where they are. The error
 // does not show what is in the text.
 func standard(text string) (json.RawMessage, error) {
-	if strings.Count(text, "{")+strings.Count(text, "[") > mostNested {
-		return nil, errors.New("this JSON is nested too deep, or too large")
+	deep := 0
+	for _, c := range inert.ReplaceAllString(text, "") {
+		switch c {
+		case '{', '[':
+			deep++
+		case '}', ']':
+			deep--
+		}
+		if deep > mostNested {
+			return nil, errors.New("this JSON is nested too deep")
+		}
 	}
 	raw, err := hujson.Standardize([]byte(text))
 	if err != nil {

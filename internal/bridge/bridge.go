@@ -41,6 +41,9 @@ const (
 	lastWait = 5 * time.Second
 )
 
+// errEnded is why requests end that still run after lastWait.
+var errEnded = errors.New("the input has ended")
+
 // Config says which server a bridge leads to, and how.
 type Config struct {
 	// URL is its endpoint: https, or http on a loopback address.
@@ -84,12 +87,24 @@ type Bridge struct {
 	wg      sync.WaitGroup // one for each other goroutine; Run waits
 }
 
+// CheckURL returns an error unless a bridge can lead to a URL: credentials go to https and this machine alone.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" ||
+		u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) {
+		return errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
+	}
+	return nil
+}
+
 // New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
 func New(cfg Config) (*Bridge, error) {
+	if err := CheckURL(cfg.URL); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(cfg.URL)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" ||
-		u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) { // it may hold credentials
-		return nil, errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
+	if err != nil {
+		return nil, err
 	}
 	route := egress.Config{TLS: egress.TLS{CAFile: cfg.CAFile}, URL: cfg.URL}
 	b := &Bridge{log: cfg.Log, host: u.Host, calls: make(map[string]context.CancelFunc),
@@ -112,8 +127,8 @@ func New(cfg Config) (*Bridge, error) {
 // Run relays until the host closes the input, or ctx ends. Requests that run then have five seconds, and the
 // session is ended at the server. The error says why the input cannot be read.
 func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	lasting, release := context.WithCancel(ctx)
 	defer release()
 	b.lasting, b.out = lasting, out
@@ -122,7 +137,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) (err erro
 	select {
 	case err = <-read:
 		release()
-		defer time.AfterFunc(lastWait, cancel).Stop()
+		defer time.AfterFunc(lastWait, func() { cancel(errEnded) }).Stop()
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
@@ -229,6 +244,9 @@ func (b *Bridge) answer(ctx context.Context, m wire.Message) {
 	delete(b.calls, string(m.ID))
 	b.mu.Unlock()
 	switch {
+	case context.Cause(ctx) == errEnded:
+		b.refuse(m.ID, mcp.UpstreamError(failure.Stopping, b.host, mcp.ExecutedUnknown,
+			"%s has not answered within %v after the end of the input: look whether it has run", b.host, lastWait))
 	case ctx.Err() != nil: // the host does not want it any more
 	case err != nil:
 		b.refuse(m.ID, b.explain(m, err))

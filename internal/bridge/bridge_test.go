@@ -458,6 +458,19 @@ func TestServerAway(t *testing.T) {
 	h.want(`"id":2,"result"`)
 }
 
+// TestInputEnds: a request that has no answer soon after the end of the input gets an error.
+func TestInputEnds(t *testing.T) {
+	t.Parallel()
+	mcptest.Long(t)
+	h := begin(t, bridge.Config{URL: "http://" + mcptest.LoopbackAddress(t)})
+	h.say(alone(tool(1, "a", `{}`)))
+	h.in.Close()
+	h.want(`"id":1,"error"`, "has not answered within 5s", `"executed":"unknown"`)
+	if err := <-h.done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRefusedURLs: where no bridge leads.
 func TestRefusedURLs(t *testing.T) {
 	for _, url := range []string{"", "mcp.example.com", "ftp://127.0.0.1/", "https://me:secret@example.com/",

@@ -68,8 +68,10 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 		case errors.Is(err, transport.ErrSessionGone) && s != nil && after == "" && !renewed: // it did not run
 			renewed = true
 			err = b.renew(ctx, s)
-		case (away || lost) && listens, (away || lost && after != "") && time.Since(reached) < patience:
+		case (away || lost) && listens:
 			err = pause(ctx, cmp.Or(wait, pauses.NextBackOff()))
+		case (away || lost && after != "") && time.Since(reached) < patience:
+			err = pause(ctx, min(cmp.Or(wait, pauses.NextBackOff()), patience-time.Since(reached)))
 		default:
 			return answer, unanswered(after, err)
 		}
