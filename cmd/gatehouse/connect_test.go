@@ -248,7 +248,8 @@ func TestConfigUnread(t *testing.T) {
 	if err := os.Symlink("gatehouse.yaml", "gatehouse.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	u.connect(exitProblem, "", []string{"--client", "cursor", "--yes"}, "name the URL of the gateway: ", "gatehouse.yaml: ")
+	u.connect(exitProblem, "", []string{"--client", "cursor", "--yes"}, "name the URL of the gateway: ",
+		"gatehouse.yaml: ")
 	var out bytes.Buffer
 	if code := run([]string{"status"}, nil, &out, &out); code != exitProblem && code != exitUsage ||
 		!strings.Contains(out.String(), "with --admin URL: --config is missing, and stat gatehouse.yaml: ") {

@@ -117,7 +117,8 @@ func TestRead(t *testing.T) {
 - name: c
   url: "https://c.example/mcp"
 `, "B_TOKEN", nil},
-		{"Cline", `{"mcpServers": {"a": {"transport": {"type": "streamableHttp", "url": "https://a.example/mcp"}}, "b": {"transport": {"type": "stdio", "command": "srv", "args": ["x"]}, "disabled": true}}}`, `
+		{"Cline", `{"mcpServers": {"a": {"transport": {"type": "streamableHttp", "url": "https://a.example/mcp"}},
+			"b": {"transport": {"type": "stdio", "command": "srv", "args": ["x"]}, "disabled": true}}}`, `
 - name: a
   url: "https://a.example/mcp"
 - name: b
