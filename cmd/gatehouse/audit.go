@@ -28,7 +28,7 @@ func newAudit() *cobra.Command {
 func newAuditVerify() *cobra.Command {
 	var keyFile string
 	var known []string
-	var closed bool
+	var closed, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Say whether records were changed, taken out or put in",
@@ -42,7 +42,7 @@ func newAuditVerify() *cobra.Command {
 		Example: "  gatehouse audit verify --key-file audit.key /var/log/gatehouse/audit*.jsonl",
 		Args:    needs("FILE..."),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			if err := verifyAudit(cmd, files, keyFile, known, closed); err != nil {
+			if err := verifyAudit(cmd, files, keyFile, known, closed, asJSON); err != nil {
 				return &problemError{err}
 			}
 			return nil
@@ -51,10 +51,11 @@ func newAuditVerify() *cobra.Command {
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "a `FILE` with the secret of audit.key; - for standard input")
 	cmd.Flags().StringArrayVar(&known, "anchor", nil, "a record that has to be there, as `NUMBER:HASH`")
 	cmd.Flags().BoolVar(&closed, "closed", false, "the gateway has stopped: the chain has to end with its last anchor")
+	outputFlags(cmd, &asJSON, "print what was found of each chain, as JSON")
 	return cmd
 }
 
-func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []string, closed bool) error {
+func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []string, closed, asJSON bool) error {
 	key, err := readKey(cmd.InOrStdin(), keyFile)
 	if err != nil {
 		return err
@@ -67,14 +68,28 @@ func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []str
 	if err != nil {
 		return err
 	}
-	bad := 0
+	type chain struct {
+		Intact bool `json:"intact"`
+		*record.Report
+	}
+	chains := []chain{}
+	out, bad := cmd.OutOrStdout(), 0
+	if asJSON {
+		out = io.Discard
+	}
 	for _, r := range reports {
-		printAudit(cmd.OutOrStdout(), r)
+		chains = append(chains, chain{r.OK(), r})
+		printAudit(out, r)
 		if !r.OK() || closed && !r.Closed {
 			bad++
 		}
 		if closed && !r.Closed {
-			fmt.Fprintf(cmd.OutOrStdout(), "  the last anchor of a stop is missing: records at the end may be, too\n")
+			fmt.Fprintf(out, "  the last anchor of a stop is missing: records at the end may be, too\n")
+		}
+	}
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), map[string]any{"chains": chains}); err != nil {
+			return err
 		}
 	}
 	if bad > 0 {

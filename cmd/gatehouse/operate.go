@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -225,17 +224,23 @@ func newHealth() *cobra.Command {
 		Args: noArguments,
 	}
 	cmd.Flags().BoolVar(&ready, "ready", false, "ask whether it takes new sessions, and why not")
+	outputFlags(cmd, &o.asJSON, "print the answer as JSON")
 	return askingCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), answerTimeout)
 		defer cancel()
-		said, err := "ok", error(nil)
+		w, said, text, err := cmd.OutOrStdout(), "ok", []byte("{\"ok\":true}\n"), error(nil)
 		if ready {
-			said, err = "ready", o.ready(ctx)
+			said = "ready"
+			text, err = o.ready(ctx)
 		} else {
 			err = o.alive(ctx)
 		}
-		if err == nil {
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+		switch {
+		case o.asJSON:
+			_, failed := w.Write(text) // also the reasons why it is not ready
+			err = cmp.Or(err, failed)
+		case err == nil:
+			_, err = fmt.Fprintln(w, said)
 		}
 		return err
 	})
@@ -250,22 +255,15 @@ func (o *operator) alive(ctx context.Context) error {
 	return err
 }
 
-// ready returns an error with the reasons if the gateway takes no new sessions.
-func (o *operator) ready(ctx context.Context) error {
-	resp, err := o.request(ctx, http.MethodGet, "/readyz", nil, http.StatusOK, http.StatusServiceUnavailable)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
+// ready returns the gateway's answer, and an error with the reasons if it takes no new sessions.
+func (o *operator) ready(ctx context.Context) (text []byte, err error) {
 	var answer struct {
 		Ready   bool
 		Reasons []string
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, mostAnswer)).Decode(&answer); err != nil {
-		return fmt.Errorf("reading the answer of /readyz: %w", err)
+	text, err = o.ask(ctx, http.MethodGet, "/readyz", nil, &answer, http.StatusServiceUnavailable)
+	if err == nil && !answer.Ready {
+		err = errors.New("not ready: " + shown(strings.Join(answer.Reasons, "; ")))
 	}
-	if !answer.Ready {
-		return errors.New("not ready: " + shown(strings.Join(answer.Reasons, "; ")))
-	}
-	return nil
+	return text, err
 }

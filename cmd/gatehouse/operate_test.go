@@ -50,13 +50,15 @@ func TestHealth(t *testing.T) {
 		{"by configuration", []string{"-c", everywhere}, 0, "ok\n"},
 		{"ready", []string{"--admin", admin.URL, "--ready"}, 0, "ready\n"},
 		{"not ready", []string{"-c", everywhere, "--ready"}, 1, "not ready: the store is away; stop"},
+		{"as JSON", []string{"--admin", admin.URL, "-o", "json"}, 0, "{\"ok\":true}\n"},
+		{"not ready, as YAML", []string{"-c", everywhere, "--ready", "-o", "yaml"}, 1, "ready: false\nreasons:\n"},
 		{"something else", []string{"--admin", stranger.URL}, 1, "answers 404"},
 		{"down", []string{"--admin", "http://127.0.0.1:1"}, 1, "does not answer"},
 		{"no listener", []string{"-c", file("none.yaml", "listen: 127.0.0.1:0\n")}, 1, "has no admin.listen"},
 		{"nothing to ask", nil, 2, "--config FILE or --admin URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if ready = http.StatusOK; tt.name == "not ready" {
+			if ready = http.StatusOK; strings.HasPrefix(tt.name, "not ready") {
 				ready = http.StatusServiceUnavailable
 			}
 			var out bytes.Buffer

@@ -64,7 +64,9 @@ func newStateImport() *cobra.Command {
 func stateCommand(cmd *cobra.Command, done string,
 	do func(*cobra.Command, config.Config, string, *slog.Logger) (state.Report, error)) *cobra.Command {
 	var file string
+	var asJSON bool
 	configFlag(cmd, &file)
+	outputFlags(cmd, &asJSON, "print what was "+done+", as JSON")
 	cmd.Args = needs("FILE")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, _, err := config.Load(file)
@@ -75,6 +77,9 @@ func stateCommand(cmd *cobra.Command, done string,
 		r, err := do(cmd, cfg, args[0], log)
 		if err != nil {
 			return &problemError{err}
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), r)
 		}
 		var parts []string
 		for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {

@@ -123,7 +123,8 @@ func TestStateRefused(t *testing.T) {
 	g.signal(t, syscall.SIGTERM)
 	g.wait(t)
 	saved := filepath.Join(g.home, "saved.jsonl")
-	if out, code := stateRun("export", "-c", g.config, saved); code != 0 {
+	out, code := stateRun("export", "-c", g.config, "-o", "json", saved)
+	if code != 0 || !strings.Contains(out, `"oauth-keys": 1`) {
 		t.Fatal(out)
 	}
 	text, err := os.ReadFile(saved)

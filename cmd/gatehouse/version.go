@@ -13,15 +13,21 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, its revision and the Go version",
 		Args:  noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), built())
+			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 			return err
 		}),
 	}
+	outputFlags(cmd, &asJSON, "print them as JSON")
+	return cmd
 }
 
 func newSchema() *cobra.Command {
@@ -39,27 +45,37 @@ func newSchema() *cobra.Command {
 	}
 }
 
-func versionLine() string {
-	return fmt.Sprintf("gatehouse %s (revision %s, %s)\n", mcp.Version(), buildRevision(), runtime.Version())
+// build is what is known of the program.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // the commit; "unknown" if the build did not record it
+	Modified bool   `json:"modified"` // the files were not those of the commit
+	Go       string `json:"go"`
 }
 
-// buildRevision returns the commit that the program was built from, "unknown" if the build
-// did not record it.
-func buildRevision() string {
-	revision, modified := "unknown", ""
+func versionLine() string {
+	b := built()
+	if b.Modified {
+		b.Revision += ", modified"
+	}
+	return fmt.Sprintf("gatehouse %s (revision %s, %s)\n", b.Version, b.Revision, b.Go)
+}
+
+func built() build {
+	b := build{Version: mcp.Version(), Revision: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return revision
+		return b
 	}
 	for _, setting := range info.Settings {
-		switch {
-		case setting.Key == "vcs.revision":
-			revision = setting.Value
-		case setting.Key == "vcs.modified" && setting.Value == "true":
-			modified = ", modified"
+		switch setting.Key {
+		case "vcs.revision":
+			b.Revision = setting.Value
+		case "vcs.modified":
+			b.Modified = setting.Value == "true"
 		}
 	}
-	return revision + modified
+	return b
 }
 
 // newMan makes the hidden command with which packages get their manual pages.

@@ -54,10 +54,10 @@ type end struct {
 
 // Report is what was moved.
 type Report struct {
-	Where  string         // the file of the state, or Redis
-	Counts map[string]int // values by kind; those that tell the order for an owner are not counted
+	Where  string         `json:"where"`  // the file of the state, or Redis
+	Counts map[string]int `json:"counts"` // values by kind; those that tell the order for an owner are not counted
 	// Unopened are values that the keys of the configuration do not open, and that were left out.
-	Unopened int
+	Unopened int `json:"unopened"`
 }
 
 // count adds an item.

@@ -44,6 +44,9 @@ type Hash [sha256.Size]byte
 // String returns the hash in hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
+// MarshalText returns String as text.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
 // ParseHash reads the output of Hash.String.
 func ParseHash(text string) (h Hash, err error) {
 	if len(text) != hexSize {

@@ -24,9 +24,9 @@ const (
 
 // Finding is a place where a chain is not as it was written.
 type Finding struct {
-	File string
-	Line int
-	What string
+	File string `json:"file"`
+	Line int    `json:"line"`
+	What string `json:"what"`
 }
 
 // String returns file:line: what.
@@ -34,32 +34,33 @@ func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Lin
 
 // Report is the result of verifying a chain.
 type Report struct {
-	Chain string
+	Chain string `json:"chain"`
 	// Records is how many there are, from First to Last by their numbers, and Hash is the hash
 	// of the last one.
-	Records     int64
-	First, Last uint64
-	Hash        Hash
+	Records int64  `json:"records"`
+	First   uint64 `json:"first"`
+	Last    uint64 `json:"last"`
+	Hash    Hash   `json:"hash"`
 	// Anchored is the number of the last anchor, with a key of the last signed one, 0 for none:
 	// nothing vouches for what follows. Signed says that there are anchors, and that the key has
 	// signed every one of them. Closed says that the chain ends with the anchor of a gateway that
 	// has stopped: without it, nothing tells whether records at the end are missing.
-	Anchored uint64
-	Signed   bool
-	Closed   bool
+	Anchored uint64 `json:"anchored"`
+	Signed   bool   `json:"signed"`
+	Closed   bool   `json:"closed"`
 	// Lost is how many records the chain itself says were lost, because a queue was full or a
 	// sink failed.
-	Lost int64
+	Lost int64 `json:"lost"`
 	// Torn counts the incomplete lines that the gateway itself has found at its start, after a
 	// crash.
-	Torn int
+	Torn int `json:"torn"`
 	// Beside is the name of the file that holds the last anchor, as anchors have it; "" for none.
-	Beside string
+	Beside string `json:"-"`
 	// Compared says that the end was compared with what that file says.
-	Compared bool
+	Compared bool `json:"compared"`
 	// Findings are in the order of the files; More is how many were left out.
-	Findings []Finding
-	More     int
+	Findings []Finding `json:"findings"`
+	More     int       `json:"more"`
 }
 
 // OK reports whether everything that is there is as it was written.
@@ -91,7 +92,7 @@ type Known struct {
 // NewVerifier makes a Verifier. With a key, anchors must be signed with it. wanted are the
 // records that must be there, by their numbers.
 func NewVerifier(key *Key, wanted map[uint64]Known) *Verifier {
-	return &Verifier{key: key, wanted: wanted, report: Report{Signed: key != nil}}
+	return &Verifier{key: key, wanted: wanted, report: Report{Signed: key != nil, Findings: []Finding{}}}
 }
 
 // Read reads the next file. It returns only errors of reading.
