@@ -120,11 +120,11 @@ func readAnchors(known []string) (wanted map[uint64]record.Known, err error) {
 		number, digits, _ := strings.Cut(text, ":")
 		seq, err := strconv.ParseUint(number, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("--anchor %q: want the number of a record, a colon and its hash", text)
+			return nil, misuse("--anchor %q: want the number of a record, a colon and its hash", text)
 		}
 		hash, err := record.ParseHash(digits)
 		if err != nil {
-			return nil, fmt.Errorf("--anchor %q: %w", text, err)
+			return nil, misuse("--anchor %q: %w", text, err)
 		}
 		if wanted == nil {
 			wanted = make(map[uint64]record.Known)

@@ -33,7 +33,7 @@ func newAuditQuery() *cobra.Command {
 			filter.Since, errs[0] = readTime("since", since, now)
 			filter.Until, errs[1] = readTime("until", until, now)
 			if errs[2] = record.CheckAddress(filter.ClientAddress); errs[2] != nil {
-				errs[2] = fmt.Errorf("--address %q: %w", filter.ClientAddress, errs[2])
+				errs[2] = misuse("--address %q: %w", filter.ClientAddress, errs[2])
 			}
 			err := errors.Join(errs[:]...)
 			if err == nil {
@@ -74,7 +74,7 @@ func readTime(flag, text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, fmt.Errorf("--%s %q: want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h", flag, text)
+		return at, misuse("--%s %q: want a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h", flag, text)
 	}
 	return at, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -62,9 +61,9 @@ func newAuthTest() *cobra.Command {
 			}
 			switch {
 			case given != 1:
-				return errors.New("say what to test: one of --token -, --token-file FILE and --user NAME")
+				return misuse("say what to test: one of --token -, --token-file FILE and --user NAME")
 			case user != "" && running:
-				return errors.New("--user: is about a configuration: give --config alone")
+				return misuse("--user: is about a configuration: give --config alone")
 			case user != "":
 				cfg, _, err := config.Load(o.config)
 				if err != nil {
@@ -72,7 +71,7 @@ func newAuthTest() *cobra.Command {
 				}
 				return testUser(cmd.OutOrStdout(), whatif.Known(cfg, user), o.asJSON)
 			case file == "" && from != "-":
-				return errors.New("--token: write - and give the token on standard input: command lines end up in histories")
+				return misuse("--token: write - and give the token on standard input: command lines end up in histories")
 			}
 			token, err := readToken(cmd.InOrStdin(), file)
 			if err != nil {

@@ -57,10 +57,10 @@ func newCheck() *cobra.Command {
 		},
 		RunE: work(func(cmd *cobra.Command) error {
 			if flags.view != "" && !flags.connect {
-				return errors.New("--view needs --connect: only the upstreams know what a view shows")
+				return misuse("--view needs --connect: only the upstreams know what a view shows")
 			}
 			if flags.given && flags.connect {
-				return errors.New("--offline-secrets and --connect: only one of them can be given")
+				return misuse("--offline-secrets and --connect: only one of them can be given")
 			}
 			found := checked{Problems: []config.Problem{}, Warnings: []config.Problem{}}
 			out, warn := cmd.OutOrStdout(), cmd.ErrOrStderr()

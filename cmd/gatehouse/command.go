@@ -30,6 +30,12 @@ func (e *problemError) Unwrap() error { return e.err }
 
 // exitError ends a command with an exit code; the command has already printed everything.
 type exitError int
+// usageError marks an error of the command line that a command finds while it works.
+type usageError struct{ error }
+
+// misuse returns a usageError.
+func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +49,8 @@ func newDiscover() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&cfg.Dir, "dir", "", "`DIR` to write")
+	flags.StringVar(&cfg.Dir, "dir", "", "`DIR` to write (required)")
+	_ = cmd.MarkFlagRequired("dir") // the flag is defined above
 	flags.StringVar(&cfg.Namespace, "namespace", "", "`NAMESPACE` whose Services count (default: all)")
 	flags.StringVar(&cfg.Selector, "selector", "gatehouse.dev/mcp=true", "`LABELS` that Services have")
 	flags.StringVar(&cfg.Domain, "domain", "cluster.local", "`DOMAIN` of the cluster's names")
@@ -64,6 +66,9 @@ func findAPI(cfg *discovery.Config, env func(string) string, pod string) error {
 		return http.ErrUseLastResponse // the token is for the API alone
 	}}
 	if cfg.API != "" {
+		if u, err := url.Parse(cfg.API); err != nil || u.Host == "" {
+			return misuse("--api %q: want a URL such as http://127.0.0.1:8001", cfg.API)
+		}
 		cfg.API = strings.TrimSuffix(cfg.API, "/")
 		return nil
 	}

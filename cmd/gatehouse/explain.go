@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/whatif"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // Exit codes of explain, in addition to those of every command.
@@ -16,6 +19,9 @@ const (
 	exitDeny = 3
 	exitAsk  = 4
 )
+
+// explained are the methods that explain knows.
+var explained = []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet}
 
 func newExplain() *cobra.Command {
 	var file, args, claims string
@@ -37,6 +43,15 @@ func newExplain() *cobra.Command {
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			q.Method, q.Name = positional[0], positional[1]
 			if cmd.Flags().Changed("args") {
+			if !slices.Contains(explained, q.Method) {
+				return fmt.Errorf("method %q: want one of %s", q.Method, strings.Join(explained, ", "))
+			}
+			for _, name := range []string{"args", "claims"} {
+				var object map[string]any
+				if f := cmd.Flags().Lookup(name); f.Changed && json.Unmarshal([]byte(f.Value.String()), &object) != nil {
+					return fmt.Errorf("--%s: want a JSON object", name)
+				}
+			}
 				q.Args = []byte(args)
 			}
 			if cmd.Flags().Changed("claims") {

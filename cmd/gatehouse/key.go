@@ -39,7 +39,7 @@ func (p *keyPlace) flags(cmd *cobra.Command) {
 // find returns the file, "" if none is named. With a configuration it returns that, too.
 func (p *keyPlace) find() (file string, cfg *gateway.Config, err error) {
 	if p.file != "" && p.config != "" {
-		return "", nil, errors.New("--config and --file both say where the keys are: leave one out")
+		return "", nil, misuse("--config and --file both say where the keys are: leave one out")
 	}
 	if p.config == "" {
 		return p.file, nil, nil
@@ -153,7 +153,7 @@ func expiry(life string, now time.Time) (string, error) {
 		d = time.Duration(min(n, 100*365)) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 {
-		return "", fmt.Errorf("--expires %q: want a time such as 90d or 12h, or never", life)
+		return "", misuse("--expires %q: want a time such as 90d or 12h, or never", life)
 	}
 	return now.Add(d).Format(time.RFC3339), nil
 }
@@ -167,7 +167,7 @@ func (p *keyPlace) entries() (all []apikey.Entry, err error) {
 	case cfg != nil:
 		return cfg.Auth.Keys.All(), nil
 	case file == "":
-		return nil, errors.New("say which keys: --config FILE or --file FILE")
+		return nil, misuse("say which keys: --config FILE or --file FILE")
 	}
 	return keyfile.Entries(file)
 }
@@ -238,7 +238,7 @@ func newKeyRevoke() *cobra.Command {
 			switch {
 			case err != nil:
 			case file == "" && cfg == nil:
-				err = errors.New("say where the keys are: --config FILE or --file FILE")
+				err = misuse("say where the keys are: --config FILE or --file FILE")
 			case file == "":
 				err = errors.New("the configuration has no auth.keys.file: write revoked into the entry in auth.keys.entries, or take it out")
 			default:

@@ -44,7 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return int(code)
 	}
 	problem, ok := errors.AsType[*problemError](err)
-	if !ok { // from cobra: the command line
+	if _, misused := errors.AsType[usageError](err); misused || !ok { // without ok, it is cobra's
 		text := excluded.ReplaceAllString(err.Error(), "flags that do not go together: --$1 --$2")
 		fmt.Fprintf(stderr, "gatehouse: %s\nRun 'gatehouse --help' for how to use it.\n", text)
 		return exitUsage

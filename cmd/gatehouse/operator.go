@@ -101,7 +101,7 @@ func (o *operator) find() error {
 		o.token = os.Getenv(tokenVariable)
 	}
 	if o.files.Validate() != nil {
-		return errors.New("--cert-file and --key-file: one needs the other")
+		return misuse("--cert-file and --key-file: one needs the other")
 	}
 	trusted, err := o.files.Config()
 	if err != nil {
@@ -117,7 +117,7 @@ func (o *operator) find() error {
 	if o.url != "" {
 		u, err := url.Parse(o.url)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("--admin %q: want a URL such as http://127.0.0.1:9090, or unix:/path", o.url)
+			return misuse("--admin %q: want a URL such as http://127.0.0.1:9090, or unix:/path", o.url)
 		}
 		o.url = strings.TrimSuffix(o.url, "/")
 		return nil
