@@ -25,7 +25,7 @@ func newAuditQuery() *cobra.Command {
 			"every flag that is given, oldest first; with --json, the record itself. Files are read\n" +
 			"as streams, whatever their size. It does not say whether records were changed: see\n" +
 			"gatehouse audit verify.",
-		Example: "  gatehouse audit query --user alice --decision deny,unknown --since 24h audit*.jsonl",
+		Example: "  gatehouse audit query --user alice --decision deny --since 24h audit*.jsonl",
 		Args:    needs("FILE..."),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			now := time.Now()

@@ -33,7 +33,7 @@ func newAuthTest() *cobra.Command {
 	var running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "test [--config FILE [--running] | --admin URL] (--token - | --token-file F | --user NAME)",
+		Use:   "test (--token - | --token-file FILE | --user NAME)",
 		Short: "Say step by step why a token or API key is refused, or who it is",
 		Long: "Reads a token or API key from standard input or a file, never from the command line, and\n" +
 			"says step by step whether a gateway with this configuration accepts it, what policy reads\n" +

@@ -39,7 +39,7 @@ func newCheck() *cobra.Command {
 	var flags checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [--config FILE | -]",
-		Short: "Say what a configuration means, or everything that is wrong with it",
+		Short: "Say what a configuration means, or all that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line: what\n" +
 			"serve would refuse, without ports that are in use. - stands for standard input.\n" +
 			"Directories of skills are read. With\n" +

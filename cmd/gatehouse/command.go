@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,14 +30,14 @@ type problemError struct{ err error }
 func (e *problemError) Error() string { return e.err.Error() }
 func (e *problemError) Unwrap() error { return e.err }
 
-// exitError ends a command with an exit code; the command has already printed everything.
-type exitError int
 // usageError marks an error of the command line that a command finds while it works.
 type usageError struct{ error }
 
 // misuse returns a usageError.
 func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// exitError ends a command with an exit code; the command has already printed everything.
+type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
@@ -147,17 +149,18 @@ func printProblem(w io.Writer, err error) {
 	fmt.Fprintf(w, "gatehouse: %s in the configuration (%s)\n", count, failure.ConfigInvalid)
 }
 
-// columns returns how many characters a line of help has: those of the terminal, at least 60 and at most 120, or 100.
+// columns returns how many characters a line has: COLUMNS or the terminal says it. It returns 0 where neither does.
 func columns() int {
-	width, _, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		return 100
+	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+		return width
 	}
-	return min(max(width, 60), 120)
+	width, _, _ := term.GetSize(int(os.Stdout.Fd()))
+	return max(width, 0)
 }
 
 // fitHelp breaks the lines of the help of a command, and of those below it.
-func fitHelp(root *cobra.Command, width int) {
+func fitHelp(root *cobra.Command) {
+	width := min(max(cmp.Or(columns(), 100), 60), 120)
 	usage := fmt.Sprintf(".FlagUsagesWrapped %d", width)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", usage)) // those below have it, too
 	line := regexp.MustCompile(fmt.Sprintf("(.{1,%d})(?: |$)", width))

@@ -29,8 +29,9 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a gateway with everything embedded, and show how to use it",
-		Long: "Runs a gateway in front of three embedded MCP servers, with users who have different\n" +
-			"rights and a page to sign in as one of them, and prints commands to try it with.",
+		Long: "Runs a gateway in front of three embedded MCP servers and a directory of skills, with\n" +
+			"users who have different rights and a page to sign in as one of them, and prints\n" +
+			"commands to try it with.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error { return runDemo(cmd, flags) }),
 	}

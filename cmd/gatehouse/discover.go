@@ -28,7 +28,7 @@ func newDiscover() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "discover --dir DIR",
-		Short: "Write the MCP servers of a Kubernetes cluster into files that a configuration includes",
+		Short: "Write the MCP servers of a Kubernetes cluster as upstreams",
 		Long: "Watches the Services with the label gatehouse.dev/mcp=true, and writes an upstream for each\n" +
 			"into DIR, in one file for each namespace. A configuration with include: [DIR/*.yaml] takes\n" +
 			"them up; its teams say what each namespace may name (docs/discovery.md). It runs in a\n" +

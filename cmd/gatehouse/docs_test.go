@@ -234,6 +234,7 @@ var update = flag.Bool("update", false, "write docs/reference/commands.md")
 
 // TestCommandReference holds the reference of the commands to what they print themselves.
 func TestCommandReference(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
 	const file = "../../docs/reference/commands.md"
 	var page strings.Builder
 	page.WriteString("# Reference of the commands\n\nEach section is what the command prints with `--help`; " +

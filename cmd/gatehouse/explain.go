@@ -28,7 +28,7 @@ func newExplain() *cobra.Command {
 	var asJSON bool
 	var q admin.Question
 	cmd := &cobra.Command{
-		Use:   "explain [--config FILE] [--user U] [--groups G,...] METHOD NAME",
+		Use:   "explain [--user U] [--groups G,...] METHOD NAME",
 		Short: "Say what policy decides on a call, and why",
 		Long: "Says what the policy of a configuration decides on a call, which rule decided, and\n" +
 			"of every other rule why it did not. No upstream is asked, so arguments that a server\n" +
@@ -38,11 +38,10 @@ func newExplain() *cobra.Command {
 			"rules also with the kind in front (tools:crm/export).\n\n" +
 			"The exit code is 0 for allow, 3 for deny and 4 for ask; 1 for a problem and 2 for a\n" +
 			"command line that makes no sense.",
-		Example: "  gatehouse explain -c gatehouse.yaml --user alice --groups sales tools/call crm/export --args '{\"year\": 2026}'",
-		Args:    needs("METHOD", "NAME"),
+		Example: "  gatehouse explain --user alice tools/call crm/export --args '{\"year\": 2026}'",
+		Args: needs("METHOD", "NAME"),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			q.Method, q.Name = positional[0], positional[1]
-			if cmd.Flags().Changed("args") {
 			if !slices.Contains(explained, q.Method) {
 				return fmt.Errorf("method %q: want one of %s", q.Method, strings.Join(explained, ", "))
 			}
@@ -52,6 +51,7 @@ func newExplain() *cobra.Command {
 					return fmt.Errorf("--%s: want a JSON object", name)
 				}
 			}
+			if cmd.Flags().Changed("args") {
 				q.Args = []byte(args)
 			}
 			if cmd.Flags().Changed("claims") {

@@ -62,7 +62,7 @@ func newKeyNew() *cobra.Command {
 		Long: "Makes an API key, prints it to standard output, once, and adds its entry to the file of\n" +
 			"keys. Without --config and --file it prints the entry to standard error instead. The\n" +
 			"entry has only a digest of the key: nobody can get the key out of it.",
-		Example: "  gatehouse key new -c gatehouse.yaml --user ci-bot --groups deployers --expires 90d --name nightly",
+		Example: "  gatehouse key new -c gatehouse.yaml --user ci-bot --groups ci --name nightly",
 		Args:    noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			now := time.Now().UTC()

@@ -26,7 +26,7 @@ func newLock() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "lock [--config FILE] [--review | --yes]",
-		Short: "Approve what upstreams offer: write, compare or review the lock file",
+		Short: "Approve what upstreams offer, in the lock file",
 		Long: "Connects to each pinned upstream (to all, if none is pinned) and compares the tools,\n" +
 			"prompts, resource templates, skills and instructions that it has with the lock file, which\n" +
 			"is pinning.file of the configuration. Without a lock file it writes one. With one, it\n" +

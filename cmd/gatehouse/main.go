@@ -72,6 +72,6 @@ func newRoot() *cobra.Command {
 		newDecide(admin.Approve, "Approve of a call that waits"), newDecide(admin.Refuse, "Refuse a call that waits"),
 		newReload(), newLock(), newPolicy(), newAudit(), newTokens(), newKey(), newAuth(), newState(), newDemo(),
 		newDemoStdio(), newVersion(), newMan())
-	fitHelp(root, columns())
+	fitHelp(root)
 	return root
 }

@@ -42,8 +42,8 @@ type replayFlags struct {
 func newReplay() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use:   "replay --config DRAFT [--current FILE] [--since 24h] [FILE...]",
-		Short: "Say what a draft of a configuration would change for calls that were recorded",
+		Use:   "replay --config DRAFT [--current FILE] [FILE...]",
+		Short: "Say what a draft would change for recorded calls",
 		Long: "Decides on recorded calls by a draft of a configuration, as a gateway with it would, and\n" +
 			"says which calls of whom would be refused, asked about or allowed that were not, and\n" +
 			"which another rule would decide. Limits are left aside. What depends on something that\n" +
@@ -53,7 +53,7 @@ func newReplay() *cobra.Command {
 			"force are looked at, too.\n\n" +
 			"The exit code is 0, or 3 if something has changed that --fail-on names; 1 for a problem,\n" +
 			"also if a file could not be read, and 2 for a command line that makes no sense.",
-		Example: "  gatehouse policy replay --config new.yaml --current gatehouse.yaml --since 24h --fail-on refused",
+		Example: "  gatehouse policy replay -c new.yaml --since 24h --fail-on refused",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			f.question.Files = files
 			for _, change := range f.failOn {

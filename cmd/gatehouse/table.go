@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Colours of a terminal.
@@ -26,6 +28,7 @@ type table struct {
 	w      io.Writer
 	colour bool
 	wide   bool  // nothing is cut
+	most   int   // columns of a terminal, at which the last column of a list is cut; 0 for others
 	widths []int // least; 0 for that of the contents
 	rows   [][]cell
 }
@@ -39,6 +42,9 @@ func newTable(w io.Writer, heads ...string) *table {
 		t.wide, w = true, within.Writer
 	}
 	t.colour = isTerminal(w)
+	if f, ok := w.(*os.File); ok && !t.wide && len(heads) > 2 && term.IsTerminal(int(f.Fd())) { // else facts of one thing
+		t.most = columns()
+	}
 	row := make([]cell, len(heads))
 	for i, head := range heads {
 		row[i] = cell{head, bold}
@@ -61,7 +67,14 @@ func (t *table) add(row ...cell) {
 // flush writes the rows that were added.
 func (t *table) flush() error {
 	var b strings.Builder
+	before := 0 // the last column
+	for _, width := range t.widths[:len(t.widths)-1] {
+		before += width + 2
+	}
 	for _, row := range t.rows {
+		if last := len(t.widths) - 1; len(row) > last && t.most > before {
+			row[last].text = t.short(row[last].text, t.most-before)
+		}
 		for i, c := range row {
 			b.WriteString(t.coloured(c))
 			if i < len(row)-1 {
