@@ -37,7 +37,7 @@ func TestCloseIsBounded(t *testing.T) {
 			if err := u.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(began); took > before+upstream.Overtime+time.Second { // a busy machine needs a moment
+			if took := time.Since(began); took > before+upstream.Overtime+20*time.Second { // a busy machine needs a moment
 				t.Errorf("it took %s", took)
 			}
 			if fake.Lives(t, strconv.Itoa(number)) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -103,9 +104,24 @@ func TestProbeHTTP(t *testing.T) {
 
 // TestStumbledProbe: an older server may answer the probe with anything; initialize decides.
 func TestStumbledProbe(t *testing.T) {
+	stumble := func(t *testing.T, newFake func(*testing.T, bool, fake.Handler) *fake.Server, answer http.HandlerFunc) {
+		f := newFake(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
+			if m.Method != mcp.MethodDiscover {
+				return false
+			}
+			answer(w, r)
+			return true
+		})
+		u := f.Upstream(t, upstream.Config{})
+		fake.WantOK(t, u, fake.Tool("a"))
+		fake.WantOK(t, u, fake.Tool("a"))
+		if n := len(f.Requests(mcp.MethodDiscover)); n != 1 {
+			t.Errorf("probed %d times", n)
+		}
+	}
 	for _, tt := range []struct {
 		name   string
-		answer func(w http.ResponseWriter, r *http.Request)
+		answer http.HandlerFunc
 	}{
 		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
 		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }},
@@ -114,24 +130,14 @@ func TestStumbledProbe(t *testing.T) {
 		{"a page", func(w http.ResponseWriter, _ *http.Request) { fake.Raw(w, "text/html", "<html>") }},
 		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { fake.Raw(w, "application/json", "{") }},
 		{"the end of the connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		{"silence", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
-				if m.Method != mcp.MethodDiscover {
-					return false
-				}
-				tt.answer(w, r)
-				return true
-			})
-			u := fake.Start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Connect: time.Second}})
-			fake.WantOK(t, u, fake.Tool("a"))
-			fake.WantOK(t, u, fake.Tool("a"))
-			if n := len(f.Requests(mcp.MethodDiscover)); n != 1 {
-				t.Errorf("probed %d times", n)
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { stumble(t, fake.New, tt.answer) })
 	}
+	t.Run("silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			stumble(t, fake.NewBubble, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		})
+	})
 	t.Run("neither is answered", func(t *testing.T) {
 		f := fake.New(t, true, func(f *fake.Server, w http.ResponseWriter, r *http.Request, m fake.Message) bool {
 			status := http.StatusNotFound

@@ -218,7 +218,6 @@ func TestProcesses(t *testing.T) {
 	t.Parallel()
 	cfg := fake.Command(t, "sound")
 	cfg.Limits.Sessions = 3
-	cfg.Timeout.Idle = 2 * time.Second
 	u := fake.Start(t, cfg)
 	echo := func(user string) *mcp.Call {
 		c := as(user, "", true)
@@ -235,6 +234,9 @@ func TestProcesses(t *testing.T) {
 	if n := u.Status().Sessions; n != 3 {
 		t.Errorf("%d processes, of which there may be 3", n)
 	}
+	cfg.Timeout.Idle = time.Second // too short to count processes in
+	u = fake.Start(t, cfg)
+	fake.MustDo(t, u, echo("alice"))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for begun := time.Now(); u.Status().Sessions > 0; <-tick.C {

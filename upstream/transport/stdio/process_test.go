@@ -170,8 +170,9 @@ func large() *mcp.Call {
 // A process that does not read a call within the time limit of calls is killed. Its callers
 // wait no longer than that.
 func TestDoesNotRead(t *testing.T) {
+	mcptest.Long(t) // the limit is enough to start a process
 	t.Parallel()
-	u, pid := deaf(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Second}})
+	u, pid := deaf(t, upstream.Config{Timeout: upstream.Timeout{Call: 10 * time.Second}})
 	outcome := make(chan error, 20)
 	for range cap(outcome) {
 		go func() {

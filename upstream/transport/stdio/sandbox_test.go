@@ -84,7 +84,9 @@ func TestDescendantInAControlGroup(t *testing.T) {
 
 // TestLifetime: a process ends with its lifetime, but not during a call.
 func TestLifetime(t *testing.T) {
-	const lifetime = 300 * time.Millisecond
+	mcptest.Long(t)
+	t.Parallel()
+	const lifetime = 2 * time.Second // it begins before the process does
 	program := fake.Command(t, "sound")
 	log := &mcptest.Log{}
 	var running sync.WaitGroup

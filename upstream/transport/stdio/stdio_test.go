@@ -39,7 +39,7 @@ func TestUnreadInputAtTheEnd(t *testing.T) {
 	}
 	select {
 	case <-ready:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the process does not start")
 	}
 	if err := conn.Post(t.Context(), bytes.Repeat([]byte{' '}, 1<<20)); err != nil {
