@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
@@ -28,8 +27,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	// A server of net/http that is closed still waits half a second before it drops such a connection.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	mcptest.VerifyMain(m)
 }
 
 // patience bounds each wait for what must happen. It is long, since the machine may be busy.

@@ -3,12 +3,11 @@ package policy
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { mcptest.VerifyMain(m) }
 
 // newForTest makes a policy that has to be valid.
 func newForTest(t testing.TB, cfg Config) *Policy {

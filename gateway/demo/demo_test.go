@@ -16,8 +16,9 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // The test binary, started with StdioCommand, is the stdio server.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	mcptest.VerifyMain(m)
 }
 
 func start(t *testing.T) *Demo {

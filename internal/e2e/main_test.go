@@ -13,7 +13,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
@@ -73,7 +72,7 @@ func TestMain(m *testing.M) {
 		everything.stop()
 	}
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := mcptest.Leaks(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -3,7 +3,7 @@ package safehttp
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { mcptest.VerifyMain(m) }

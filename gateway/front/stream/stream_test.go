@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { mcptest.VerifyMain(m) }
 
 // gated is a ResponseWriter on which each write waits to be let through.
 type gated struct {

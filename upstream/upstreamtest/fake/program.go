@@ -4,8 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -20,7 +18,7 @@ func Main(m *testing.M, programs map[string]func()) {
 	role := os.Getenv(roleEnv)
 	switch program := programs[role]; {
 	case role == "":
-		goleak.VerifyTestMain(m)
+		mcptest.VerifyMain(m)
 	case role == "carries lines":
 		_ = mcptest.Carry(os.Getenv("ADDRESS"), os.Stdin, os.Stdout) // one end always closes in the end
 	case program != nil:
