@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // A connection that the server has closed meanwhile is noticed before a byte is sent.
@@ -177,13 +179,7 @@ func TestWriteFails(t *testing.T) {
 }
 
 func TestDialFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + l.Addr().String()
-	l.Close()
-	_, _, err = do(newTransport(t, Config{}), post(t, url, "1"))
+	_, _, err := do(newTransport(t, Config{}), post(t, "http://"+mcptest.LoopbackAddress(t), "1"))
 	if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
 		t.Errorf("error %v, want one of dialling", err)
 	}

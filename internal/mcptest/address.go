@@ -14,25 +14,40 @@ const (
 	ports     = 12000
 )
 
-// FreeAddress returns an address, host:port, for a server that another process starts later.
+// FreeAddress returns an address, host:port, of an IPv4 host for a server that another process starts later.
 // Nothing listens there, and no outgoing connection can take its port until then.
 func FreeAddress(host string) (string, error) {
-	for range 100 {
-		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
-		listener, err := net.Listen("tcp", address)
-		if err == nil {
-			return address, listener.Close()
-		}
+	claim, err := claimed(host)
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("mcptest: no free port at %s", host)
+	return claim.LocalAddr().String(), claim.Close()
 }
 
-// LoopbackAddress returns a FreeAddress of 127.0.0.1, or fails the test.
+// LoopbackAddress returns a FreeAddress of 127.0.0.1, or fails the test. Until the test ends, no other
+// test gets it, in this process or another: a server there may end and start again.
 func LoopbackAddress(t testing.TB) string {
 	t.Helper()
-	address, err := FreeAddress("127.0.0.1")
+	claim, err := claimed("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return address
+	t.Cleanup(func() { claim.Close() })
+	return claim.LocalAddr().String()
+}
+
+// claimed finds a free port. Its UDP port, which no server needs, says that the TCP port is taken.
+func claimed(host string) (net.PacketConn, error) {
+	for range 100 {
+		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
+		claim, err := net.ListenPacket("udp4", address)
+		if err != nil {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			return claim, listener.Close()
+		}
+		claim.Close()
+	}
+	return nil, fmt.Errorf("mcptest: no free port at %s", host)
 }

@@ -121,13 +121,10 @@ func (s *Server) launch(t testing.TB) error {
 	for ctx.Err() == nil {
 		if c, err := net.Dial("tcp", s.Addr); err == nil {
 			c.Close()
-		} else {
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		pid, err := client.Do(ctx, "INFO", "server").Text()
-		if err == nil && bytes.Contains([]byte(pid), []byte("process_id:"+strconv.Itoa(cmd.Process.Pid))) {
-			return nil
+			pid, err := client.Do(ctx, "INFO", "server").Text()
+			if err == nil && bytes.Contains([]byte(pid), []byte("process_id:"+strconv.Itoa(cmd.Process.Pid))) {
+				return nil
+			}
 		}
 		select {
 		case <-exited:
