@@ -29,7 +29,7 @@ const found = (from, method, about = '') =>
 
 // until waits until a test of what has come holds.
 async function until(test) {
-  const late = AbortSignal.timeout(5000);
+  const late = AbortSignal.timeout(60_000);
   const over = new Promise((resolve) => late.addEventListener('abort', resolve, { once: true }));
   for (;;) {
     const coming = next; // and may come during the test

@@ -20,7 +20,7 @@ from mcp_types import CreateMessageResult, ElicitResult, Implementation, Root, T
 from mcp_types import PromptReference, ResourceTemplateReference
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-PATIENCE = 5  # seconds for what has to come
+PATIENCE = 60  # seconds for what has to come
 CHANGED = "notifications/tools/list_changed"
 
 
@@ -125,7 +125,7 @@ async def take(client: Client, notes: Notes, step: dict[str, Any], stack: AsyncE
     progress: list[dict[str, Any]] = []
     outcome: dict[str, Any] = {"progress": progress}
     try:
-        with anyio.fail_after(4 * PATIENCE):
+        with anyio.fail_after(PATIENCE):
             outcome["result"] = plain(await do(client, step, progress, stack))
     except MCPError as error:
         outcome["error"] = {"code": error.error.code, "message": error.error.message}

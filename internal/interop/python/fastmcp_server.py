@@ -27,7 +27,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-PATIENCE = 5  # seconds that a tool waits for what has to come
+PATIENCE = 60  # seconds that a tool waits for what has to come
 
 server = FastMCP("fastmcp")
 stopped: dict[str, asyncio.Event] = {}
