@@ -150,7 +150,7 @@ func TestHomesInDoubt(t *testing.T) {
 // TestWithoutRedis: while no replica reaches Redis, homes stay certain for longer than a lease.
 func TestWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
-	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	a, b := startReplica(t, redis, nil, hasty), startReplica(t, redis, nil, hasty)
 	here, there := a.own(t, some("here")), b.own(t, some("there"))
 	a.own(t, some("there")) // so that it has read the lease
 	redis.Kill()
@@ -199,7 +199,7 @@ func TestReleaseWithoutRedis(t *testing.T) {
 // TestCertainAsksNoReplica: Certain costs no Redis command and no allocation.
 func TestCertainAsksNoReplica(t *testing.T) {
 	redis := redistest.Start(t)
-	a := startReplica(t, redis, nil, func(_ *Config, _ *Deps, t *times) { *t = usualTimes() })
+	a := startReplica(t, redis, nil)
 	o := a.own(t, some("x"))
 	redis.Kill()
 	if allocs := testing.AllocsPerRun(100, func() {

@@ -95,7 +95,7 @@ func TestForeignReplica(t *testing.T) {
 	a.members.mu.Lock()
 	l := a.members.own
 	a.members.mu.Unlock()
-	p := newPeer(a.Self(), "", l, b.members.identity, shortTimes(), tcp{})
+	p := newPeer(a.Self(), "", l, b.members.identity, usualTimes(), tcp{})
 	defer p.gone()
 	req := httptest.NewRequest("GET", "https://"+a.Self()+contactPath, nil)
 	req.RequestURI = ""
@@ -108,7 +108,7 @@ func TestForeignReplica(t *testing.T) {
 // TestPinned: nothing is sent to another process that answers at a replica's address.
 func TestPinned(t *testing.T) {
 	redis := redistest.Start(t)
-	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	a, b := startHouse(t, redis, sayWho, hasty), startHouse(t, redis, sayWho, hasty)
 	a.own(t, some("x"))
 	o := b.own(t, some("x"))
 	p := b.members.peer(a.Self())
@@ -191,7 +191,7 @@ func TestPeers(t *testing.T) {
 // TestCloseResigns: when a replica ends, so do its lease and everything that it ran.
 func TestCloseResigns(t *testing.T) {
 	redis := redistest.Start(t)
-	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	a, b := startHouse(t, redis, sayWho, hasty), startHouse(t, redis, sayWho, hasty)
 	a.own(t, some("x"))
 	b.own(t, some("x"))
 	eventually(t, "absence means something", func() bool {
@@ -288,11 +288,9 @@ func TestCloseCutsOff(t *testing.T) {
 // and all answers arrive.
 func TestCloseLosesNothing(t *testing.T) {
 	redis := redistest.Start(t)
-	// on a busy machine, nobody is to count as unreachable
-	calm := func(_ *Config, _ *Deps, t *times) { *t = usualTimes() }
-	b := startHouse(t, redis, sayWho, calm)
+	b := startHouse(t, redis, sayWho)
 	for range 20 {
-		a := startHouse(t, redis, sayWho, calm)
+		a := startHouse(t, redis, sayWho)
 		b.members.look(t.Context(), b.members.now())
 		var senders sync.WaitGroup
 		var answered atomic.Int64

@@ -41,6 +41,9 @@ func shortTimes() times {
 		again: 50 * time.Millisecond, idle: time.Second, ping: time.Second}
 }
 
+// hasty gives a replica shortTimes.
+func hasty(_ *Config, _ *Deps, t *times) { *t = shortTimes() }
+
 // openDB opens a Redis, and closes it at the end of the test.
 func openDB(t testing.TB, address string) *redisdb.DB {
 	t.Helper()
@@ -59,12 +62,12 @@ type replica struct{ *Cluster }
 func startReplica(t testing.TB, redis *redistest.Server, forwarded Receiver,
 	change ...func(*Config, *Deps, *times)) *replica {
 	t.Helper()
-	cfg, short := Config{Listen: "127.0.0.1:0"}, shortTimes()
+	cfg, times := Config{Listen: "127.0.0.1:0"}, usualTimes()
 	deps := Deps{DB: openDB(t, redis.Addr), Key: []byte(testKey), Idle: testIdle, Revision: "r1", Log: testLog(t)}
 	for _, change := range change {
-		change(&cfg, &deps, &short)
+		change(&cfg, &deps, &times)
 	}
-	c, err := newCluster(cfg, deps, short, tcp{})
+	c, err := newCluster(cfg, deps, times, tcp{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(15 * time.Second)
+	late := time.After(time.Minute)
 	for !so() {
 		select {
 		case <-tick.C:

@@ -17,7 +17,7 @@ import (
 func TestNobodyCanTell(t *testing.T) {
 	redis := redistest.Start(t)
 	began := time.Now()
-	a := startReplica(t, redis, nil)
+	a := startReplica(t, redis, nil, hasty)
 	client := redis.Client()
 	defer client.Close()
 	const former = "abcdefghij23"
@@ -176,7 +176,7 @@ func TestRevised(t *testing.T) {
 // are forgotten.
 func TestManyNames(t *testing.T) {
 	redis := redistest.Start(t)
-	a := startReplica(t, redis, nil)
+	a := startReplica(t, redis, nil, hasty)
 	client := redis.Client()
 	defer client.Close()
 	names := a.members.db.Key(leaseNames)
@@ -185,7 +185,7 @@ func TestManyNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "they are forgotten", func() bool { return client.ZCard(t.Context(), names).Val() == 1 })
-	b := startReplica(t, redis, nil)
+	b := startReplica(t, redis, nil, hasty)
 	a.own(t, some("x"))
 	if o := b.own(t, some("x")); o.Replica != a.Self() {
 		t.Errorf("%+v", o)

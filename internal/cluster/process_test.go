@@ -20,7 +20,7 @@ import (
 )
 
 // processLease is long enough that leases do not end by themselves on a busy machine.
-const processLease = 2500 * time.Millisecond
+const processLease = 5 * time.Second
 
 // process is a replica in a separate process.
 type process struct {
