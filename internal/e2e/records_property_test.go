@@ -167,7 +167,7 @@ func TestRecordsAreTrue(t *testing.T) {
 		Limits:  []policy.Limit{{Name: "few", What: []string{"tools:*/rare"}, Rate: policy.Rate{Count: 1, Per: 3600e9}}},
 		Pinning: pinning.Config{Mode: pinning.Off, File: filepath.Join(t.TempDir(), "gatehouse.lock")},
 		State:   config.State{Directory: t.TempDir()},
-		HTTP:    front.Config{AskTimeout: 2 * time.Second},
+		HTTP:    front.Config{AskTimeout: 5 * time.Second},
 	}
 	if err := (pin.Lock{}).Write(cfg.Pinning.File); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestRecordsAreTrue(t *testing.T) {
 		mine := mcptest.NewAccounts(s)
 		t.Cleanup(mine.Close)
 		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: s.URL},
-			upstream.Config{Name: name + "-brief", URL: s.URL, Timeout: upstream.Timeout{Call: time.Second}},
+			upstream.Config{Name: name + "-brief", URL: s.URL, Timeout: upstream.Timeout{Call: 5 * time.Second}},
 			upstream.Config{Name: name + "-pinned", URL: s.URL, Pinning: upstream.Pinning{Mode: pinning.Block}},
 			upstream.Config{Name: name + "-mine", URL: mine.URL, Auth: outbound.Config{Type: outbound.TypeUserOAuth}})
 	}

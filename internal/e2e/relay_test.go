@@ -159,6 +159,7 @@ func TestCancellationInBothDialects(t *testing.T) {
 
 func TestATimeoutCancelsUpstream(t *testing.T) {
 	t.Parallel()
+	mcptest.Long(t)
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		t.Parallel() // it takes as long as the limit, which is long enough to reach the server
 		ended := make(chan struct{})
@@ -167,7 +168,7 @@ func TestATimeoutCancelsUpstream(t *testing.T) {
 			close(ended)
 		})
 		url := start(t, gateway.Config{Upstreams: []upstream.Config{
-			{Name: "up", URL: s.URL, Timeout: upstream.Timeout{Call: 2 * time.Second}},
+			{Name: "up", URL: s.URL, Timeout: upstream.Timeout{Call: 10 * time.Second}},
 		}})
 		answer, _, err := raw(t, url, revision).Call(deadline(t), "tools/call", `{"name":"up__do"}`)
 		if err != nil || answer.Error == nil || answer.Error.Code != 50401 || !strings.Contains(answer.Error.Message, "up") {
