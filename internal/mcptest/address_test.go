@@ -2,7 +2,6 @@ package mcptest_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -16,14 +15,5 @@ func TestAddressesDiffer(t *testing.T) {
 			t.Fatalf("%s was given twice", address)
 		}
 		got[address] = true
-	}
-}
-
-// TestLeaks: a goroutine that ends late is no leak.
-func TestLeaks(t *testing.T) {
-	late := time.After(time.Second)
-	go func() { <-late }()
-	if err := mcptest.Leaks(); err != nil {
-		t.Error(err)
 	}
 }
