@@ -60,7 +60,7 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 			`^CLIENT +TIMES +LAST +REASON\nclaude-code +2 +\d+s +the token has expired\n  Sign in again and use the new token\..*\n$`, `^$`},
 		{[]string{"auth", "failed", "--json"}, 0,
 			`^\{"failures":\[\{"agent":"claude-code","event":"refused","reason":"the token has expired","remedy":".*","count":2,`, `^$`},
-		{[]string{"auth", "failed", "--since", "soon"}, 1, `^$`, `--since "soon": want a time`},
+		{[]string{"auth", "failed", "--since", "soon"}, 2, `^$`, `--since "soon": want a time`},
 	} {
 		stdout, stderr, code := o.run(tt.args...)
 		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) ||
@@ -144,7 +144,7 @@ upstreams: [{name: off, url: "http://127.0.0.1:1/mcp", enabled: false}]
 			`no view of this name: leave it out`},
 		{"", []string{"--admin", there, "-c", o.file, "--token-file", provider}, 2, `^$`, `--config FILE or --admin URL`},
 		{"", []string{"--token-file", provider}, 2, `^$`, `--config FILE or --admin URL`},
-		{"", []string{"--admin", there, "--user", "ann"}, 1, `^$`, `give --config alone`},
+		{"", []string{"--admin", there, "--user", "ann"}, 2, `^$`, `give --config alone`},
 	} {
 		t.Setenv(tokenVariable, tt.env)
 		var out, problems bytes.Buffer

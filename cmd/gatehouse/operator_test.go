@@ -132,7 +132,7 @@ func TestOperators(t *testing.T) {
 			`(?m)^TIME +ID +USER +RESULT +MS +CALL\n(.*\n)*\S+  \S+  -  +ok +\d+  up__work\n\S+  \S+  -  +denied +\d+  up__drop  rule keep\n\S+  \S+  -  +unknown +\d+  up__no.\[31msuch\n$`, `^$`},
 		{[]string{"calls", "--denied", "-n", "1"}, 0, `^TIME.*\n.*unknown.*\n$`, `^$`},
 		{[]string{"calls", "--user", "nobody"}, 0, `^$`, `^no such calls\n$`},
-		{[]string{"calls", "--since", "soon"}, 1, `^$`, `--since "soon": want a time`},
+		{[]string{"calls", "--since", "soon"}, 2, `^$`, `--since "soon": want a time`},
 		{[]string{"calls", "-n", "0"}, 1, `^$`, `limit: "0": want 1 to 1000 \(GH-ADMIN-REQUEST\)`},
 		{[]string{"why", denied.ID}, 0, `(?m)^call ` + denied.ID +
 			`\nresult +denied\n(.*\n)*policy +deny, rule keep, at \S+:10\n(.*\n)*more +docs/errors.md#gh-not-found\n\npolicy would decide now: deny\n`, `^$`},
