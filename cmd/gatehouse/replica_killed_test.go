@@ -249,9 +249,9 @@ func TestReplicaKilled(t *testing.T) {
 		m, _, err := s.at(ofPaused.client, 2).Call(deadline(t), "tools/list", "{}")
 		return err == nil && m.Error == nil
 	})
+	wantWithin(t, "to go on with what was stopped", afterLease, gone)
 	ofPaused.wantLost(t, s, 2)
 	ofPaused.wantKept(t, s, old, 2)
-	wantWithin(t, "to go on with what was stopped", afterLease, gone)
 
 	// When it comes back, it no longer owns them.
 	paused.signal(t, mcptest.SignalContinue)

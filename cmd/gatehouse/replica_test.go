@@ -47,8 +47,8 @@ func deadline(t testing.TB) context.Context {
 // afterLease for what they do once a lease of ten seconds is over, plus two seconds. A busy
 // machine may take longer.
 const (
-	soon       = 15 * time.Second
-	afterLease = 25 * time.Second
+	soon       = 30 * time.Second
+	afterLease = 50 * time.Second
 )
 
 // eventually waits until something has happened.
