@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a tool waits for what has to come.
-const patience = 5 * time.Second
+const patience = time.Minute
 
 const today = "memo://today"
 

@@ -13,7 +13,7 @@ import (
 
 // take takes a step.
 func (p *peer) take(ctx context.Context, s step) outcome {
-	ctx, cancel := context.WithTimeout(ctx, 4*patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	p.mu.Lock()
 	from := len(p.notes)
