@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // checkFlags are the flags of the command.
@@ -156,8 +154,7 @@ func (c *checked) warn(stderr io.Writer, warnings []config.Problem) {
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
 func (c *checked) lookAtUpstreams(ctx context.Context, flags checkFlags, l config.Loaded, w,
 	stderr io.Writer) error {
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, shown, doubts, err := trial.Connect(ctx, gateway.Inspector(mcp.Version(), log), l.Config, flags.view)
+	reports, shown, doubts, err := trial.Connect(ctx, inspector(stderr), l.Config, flags.view)
 	if err != nil {
 		return err
 	}

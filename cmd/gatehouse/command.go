@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"regexp"
 	"strconv"
@@ -15,8 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
+	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -174,4 +178,9 @@ func fitHelp(root *cobra.Command) {
 		}
 		all[0].Long = strings.Join(paragraphs, "\n\n")
 	}
+}
+
+// inspector connects to upstreams for a command. Its warnings go to w.
+func inspector(w io.Writer) trial.Inspect {
+	return gateway.Inspector(mcp.Version(), slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,12 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/configtext"
 	"github.com/gatehouse-mcp/gatehouse/gateway/setup"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // initFlags are the flags of the command.
@@ -338,8 +335,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeout)
 	defer cancel()
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, doubts, err := trial.Text(ctx, gateway.Inspector(mcp.Version(), log), flags.config, []byte(text), "", env)
+	reports, doubts, err := trial.Text(ctx, inspector(cmd.ErrOrStderr()), flags.config, []byte(text), "", env)
 	if bad, ok := errors.AsType[*config.Error](err); ok {
 		fmt.Fprintln(out, "\nThe servers were not tried:")
 		for _, p := range bad.Problems {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning/review"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newLock() *cobra.Command {
@@ -43,12 +41,11 @@ func newLock() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			var found *review.Review
 			if running {
 				found, err = reviewSeen(ctx, file, cfg)
 			} else {
-				found, err = trial.Lock(ctx, gateway.Inspector(mcp.Version(), log), cfg)
+				found, err = trial.Lock(ctx, inspector(cmd.ErrOrStderr()), cfg)
 			}
 			if err != nil {
 				return err

@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/config"
 	"github.com/gatehouse-mcp/gatehouse/gateway/trial"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func newTokens() *cobra.Command {
@@ -38,8 +35,7 @@ func newTokens() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			reports, own, err := trial.Tokens(ctx, gateway.Inspector(mcp.Version(), log), cfg, view)
+			reports, own, err := trial.Tokens(ctx, inspector(cmd.ErrOrStderr()), cfg, view)
 			if err != nil {
 				return err
 			}
