@@ -39,7 +39,7 @@ func newExplain() *cobra.Command {
 			"The exit code is 0 for allow, 3 for deny and 4 for ask; 1 for a problem and 2 for a\n" +
 			"command line that makes no sense.",
 		Example: "  gatehouse explain --user alice tools/call crm/export --args '{\"year\": 2026}'",
-		Args: needs("METHOD", "NAME"),
+		Args:    needs("METHOD", "NAME"),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			q.Method, q.Name = positional[0], positional[1]
 			if !slices.Contains(explained, q.Method) {
