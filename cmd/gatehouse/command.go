@@ -37,6 +37,8 @@ func (e *problemError) Unwrap() error { return e.err }
 // usageError marks an error of the command line that a command finds while it works.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 // misuse returns a usageError.
 func misuse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -115,7 +117,7 @@ func findConfig(file *string) error {
 		if _, err := os.Stat(found); err == nil {
 			*file = found
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("--config is missing, and %w", err)
+			return &problemError{fmt.Errorf("--config is missing, and %w", err)}
 		}
 	}
 	if *file == "" {

@@ -44,7 +44,7 @@ func newConnect() *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if stdio && len(args) > 0 {
-			if err := bridge.CheckURL(args[0]); err != nil {
+			if _, err := bridge.ParseURL(args[0]); err != nil {
 				return err
 			}
 			return work(func(cmd *cobra.Command) error { return runBridge(cmd, args[0]) })(cmd, nil)
@@ -103,16 +103,35 @@ func (c *connector) find(cmd *cobra.Command, in *bufio.Scanner) error {
 	if err != nil {
 		return err
 	}
+	found := 0
 	for _, client := range machine.Clients() {
 		_, err := os.Stat(client.Mark)
-		if slices.Contains(c.named, client.ID) || len(c.named) == 0 && (err == nil || c.undo) {
+		if !slices.Contains(c.named, client.ID) && (len(c.named) > 0 || err != nil && !c.undo) {
+			continue
+		}
+		found++
+		older := client
+		older.File = client.Older
+		switch {
+		case client.Older == "":
+			c.clients = append(c.clients, client)
+		case c.undo:
+			c.clients = append(c.clients, client, older)
+		case !isThere(client.File) && isThere(client.Older):
+			c.clients = append(c.clients, older)
+		default:
 			c.clients = append(c.clients, client)
 		}
 	}
-	if len(c.clients) < len(c.named) {
+	if found < len(c.named) {
 		return fmt.Errorf("--client %q: want names that gatehouse connect --help has, each once", c.named)
 	}
 	return nil
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // run does what the flags say with each client.
@@ -134,7 +153,7 @@ func (c *connector) run() (err error) {
 	}
 	var errs []error
 	for _, client := range c.clients {
-		if err := bridge.CheckURL(c.url); err != nil && client.Starts() && !c.undo {
+		if _, err := bridge.ParseURL(c.url); err != nil && client.Starts() && !c.undo {
 			errs = append(errs, fmt.Errorf("%s needs the bridge: %w", client, err))
 			continue
 		}
@@ -145,8 +164,8 @@ func (c *connector) run() (err error) {
 			continue
 		}
 		f, err := c.read(client)
-		if c.undo && err != nil && !f.copied {
-			continue // it has no entry that this command could have written
+		if c.undo && !f.copied {
+			continue
 		}
 		if err == nil {
 			err = do(f)
@@ -210,12 +229,21 @@ type file struct {
 	backup string // the path of a copy of what it had before this command wrote into it
 	before string // what is in the copy
 	copied bool   // the copy is there
+	made   bool   // by this command: the copy says so
 }
+
+// noFile is the copy of a file that was not there.
+const noFile = "There was no such file before gatehouse connect made it.\n"
 
 // read reads the file of a client.
 func (c *connector) read(client setup.Client) (f file, err error) {
 	f.Client, f.backup = client, client.File+".before-"+c.name
-	if f.before, f.copied, err = contentsOf(f.backup); err != nil {
+	f.before, f.copied, err = contentsOf(f.backup)
+	if f.made = f.before == noFile; f.made {
+		f.before = ""
+	}
+	if err != nil {
+		f.copied = true
 		return f, err
 	}
 	if f.now, f.there, err = contentsOf(f.File); err != nil {
@@ -226,10 +254,10 @@ func (c *connector) read(client setup.Client) (f file, err error) {
 }
 
 // undone returns what a file has without its entry: what it had before or, if something else has changed since, that
-// with the entry of before or none. A file that only has what this command writes was not there.
+// with the entry of before or none.
 func (c *connector) undone(f file) (text string, there bool, err error) {
 	if with, err := f.Set(f.before, c.name, f.was); err == nil && with == f.now {
-		return f.before, f.copied, nil
+		return f.before, !f.made, nil
 	}
 	was, err := f.Get(f.before, c.name)
 	if err != nil {
@@ -255,7 +283,7 @@ func (c *connector) connect(f file) error {
 			return fmt.Errorf("%s is another server there: leave --yes out to replace it, or choose a --name", c.name)
 		}
 		question = "  " + c.name + " is another server there: replace it? [y]es, [N]o: "
-	case f.was != "":
+	case f.was != "" && f.copied:
 		if before, there, err = c.undone(f); err != nil {
 			return err
 		}
@@ -266,10 +294,11 @@ func (c *connector) connect(f file) error {
 	if err := os.MkdirAll(filepath.Dir(f.File), 0o700); err != nil {
 		return err
 	}
-	if there {
-		if err := replaceFile(f.backup, before, func() error { return nil }); err != nil {
-			return err
-		}
+	if !there {
+		before = noFile
+	}
+	if err := replaceFile(f.backup, before, func() error { return nil }); err != nil {
+		return err
 	}
 	if err := changeFile(f.File, f.now, goal, true); err != nil {
 		return err
@@ -280,12 +309,8 @@ func (c *connector) connect(f file) error {
 
 // takeOut takes the entry out of a file.
 func (c *connector) takeOut(f file) error {
-	written := f.Wrote(f.was)
-	if !written && !f.copied {
-		return nil
-	}
 	c.found = true
-	if f.was != "" && !written {
+	if f.was != "" && !f.Wrote(f.was) {
 		return fmt.Errorf("%s is another server there now, which stays; what was there before is in %s", c.name,
 			f.backup)
 	}
@@ -299,9 +324,6 @@ func (c *connector) takeOut(f file) error {
 		}
 	}
 	fmt.Fprintln(c.out, "  taken out")
-	if !f.copied {
-		return nil
-	}
 	return os.Remove(f.backup)
 }
 

@@ -210,11 +210,34 @@ func TestConnectOlderFile(t *testing.T) {
 	const dir, gateway = ".config/opencode/", "http://127.0.0.1:1/mcp"
 	u.write(dir+"opencode.json", "{}")
 	u.connect(0, "", []string{"--yes", gateway}, "/opencode.json)")
-	u.connect(0, "", []string{"--yes", "--undo"}, "/opencode.json)")
 	u.write(dir+"opencode.jsonc", "{}")
+	u.connect(0, "", []string{"--yes", "--undo"}, "/opencode.json)")
 	u.connect(0, "", []string{"--yes", gateway}, "/opencode.jsonc)")
 	if got := u.read(dir + "opencode.json"); got != "{}" {
 		t.Error(got)
+	}
+}
+
+// TestConnectKeepsTheUsersEntry: an entry that reads like this command's own, but is the user's, comes back, and goes
+// with no --undo; a copy of a file that has gone since counts no more.
+func TestConnectKeepsTheUsersEntry(t *testing.T) {
+	u := newUser(t)
+	const own = "{\n  \"mcpServers\": {\"gatehouse\": {\"url\": \"https://mine.example/mcp\"}}\n}\n"
+	u.write(".cursor/mcp.json", own)
+	u.connect(0, "", []string{"--undo", "--yes"}, "nothing of this command is left")
+	u.connect(0, "", []string{"--yes", "http://127.0.0.1:1/mcp"}, "written")
+	u.connect(0, "", []string{"--undo", "--yes"}, "taken out")
+	if got := u.read(".cursor/mcp.json"); got != own {
+		t.Error(got)
+	}
+	u.connect(0, "", []string{"--yes", "http://127.0.0.1:1/mcp"}, "written")
+	if err := os.Remove(".cursor/mcp.json"); err != nil {
+		t.Fatal(err)
+	}
+	u.connect(0, "", []string{"--yes", "http://127.0.0.1:1/mcp"}, "written")
+	u.connect(0, "", []string{"--undo", "--yes"}, "taken out")
+	if _, err := os.Stat(".cursor/mcp.json"); err == nil {
+		t.Error("a file that was not there is left")
 	}
 }
 
@@ -251,7 +274,7 @@ func TestConfigUnread(t *testing.T) {
 	u.connect(exitProblem, "", []string{"--client", "cursor", "--yes"}, "name the URL of the gateway: ",
 		"gatehouse.yaml: ")
 	var out bytes.Buffer
-	if code := run([]string{"status"}, nil, &out, &out); code != exitProblem && code != exitUsage ||
+	if code := run([]string{"status"}, nil, &out, &out); code != exitProblem ||
 		!strings.Contains(out.String(), "with --admin URL: --config is missing, and stat gatehouse.yaml: ") {
 		t.Errorf("%d %s", code, out.String())
 	}

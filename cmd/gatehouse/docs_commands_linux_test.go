@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -93,7 +92,6 @@ func (g *guide) text() string {
 // issuer behind the addresses of the page, and compares what the page says is printed.
 func TestDocsCommands(t *testing.T) {
 	used, run := map[string]bool{}, 0
-	var taken sync.Map
 	for name, page := range docPages(t) {
 		for _, g := range guides(t, name, page) {
 			g.steps = slices.DeleteFunc(g.steps, func(s step) bool { return startsAs(notRun, s.command, used) != "" })
@@ -105,7 +103,7 @@ func TestDocsCommands(t *testing.T) {
 			if run += len(g.steps); len(g.steps) > 0 {
 				t.Run(g.name, func(t *testing.T) {
 					t.Parallel()
-					newReader(t, g, &taken).read(g)
+					newReader(t, g).read(g)
 				})
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -79,8 +78,8 @@ type reader struct {
 	servers *mcptest.Server            // all MCP servers with a URL
 }
 
-// newReader makes a reader with addresses that are not in taken, to which it adds them.
-func newReader(t *testing.T, g *guide, taken *sync.Map) *reader {
+// newReader makes a reader with addresses of its own.
+func newReader(t *testing.T, g *guide) *reader {
 	t.Helper()
 	r := &reader{t: t, dir: t.TempDir(), issuers: map[string]*mcptest.Issuer{}}
 	r.servers = mcptest.NewServer(wire.NewestStateful())
@@ -88,17 +87,15 @@ func newReader(t *testing.T, g *guide, taken *sync.Map) *reader {
 	r.servers.Tools("search", "export", "drop_table", "pay", "update", "get_customer", "issue_read", "issue_write",
 		"merge_pull_request")
 	r.servers.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
-	r.settle(g, taken)
+	r.settle(g)
 	r.write(g)
 	return r
 }
 
 // settle gives the addresses and hosts of a page places on this machine.
-func (r *reader) settle(g *guide, taken *sync.Map) {
+func (r *reader) settle(g *guide) {
 	free := func() (address, port string) {
-		for before := true; before; _, before = taken.LoadOrStore(address, true) {
-			address = mcptest.LoopbackAddress(r.t)
-		}
+		address = mcptest.LoopbackAddress(r.t)
 		return address, address[strings.LastIndex(address, ":"):]
 	}
 	gateway, port := free()

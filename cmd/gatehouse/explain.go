@@ -20,8 +20,8 @@ const (
 	exitAsk  = 4
 )
 
-// explained are the methods that explain knows.
-var explained = []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet}
+// methods are the methods that explain knows.
+var methods = []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet}
 
 func newExplain() *cobra.Command {
 	var file, args, claims string
@@ -42,8 +42,8 @@ func newExplain() *cobra.Command {
 		Args:    needs("METHOD", "NAME"),
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			q.Method, q.Name = positional[0], positional[1]
-			if !slices.Contains(explained, q.Method) {
-				return fmt.Errorf("method %q: want one of %s", q.Method, strings.Join(explained, ", "))
+			if !slices.Contains(methods, q.Method) {
+				return fmt.Errorf("method %q: want one of %s", q.Method, strings.Join(methods, ", "))
 			}
 			for _, name := range []string{"args", "claims"} {
 				var object map[string]any

@@ -69,15 +69,14 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 	}
 	out := cmd.OutOrStdout()
 	in := bufio.NewScanner(cmd.InOrStdin())
-	draft, twice, err := gather(cmd, in, flags, args)
+	draft, taken, err := gather(cmd, in, flags, args)
 	if err != nil {
 		return err
 	}
 	if secrets := len(draft.Values()); secrets > 0 && flags.envFile == "" && !flags.yes {
 		file := filepath.Join(filepath.Dir(flags.config), "gatehouse.env")
-		_, err := os.Lstat(file)
-		if (err != nil || flags.force) && agreed(out, in, fmt.Sprintf("Write %s of these files to %s, for you alone? [Y]es, [n]o: ",
-			count(secrets, "secret", "secrets"), file)) {
+		if _, err := os.Lstat(file); err != nil && agreed(out, in, fmt.Sprintf(
+			"Write the %s to %s, for you alone? [Y]es, [n]o: ", count(secrets, "secret", "secrets"), file)) {
 			flags.envFile = file
 		}
 	}
@@ -113,14 +112,14 @@ func runInit(cmd *cobra.Command, flags initFlags, args []string) error {
 			return err
 		}
 	}
-	if err := printNext(out, flags, draft, twice); err != nil {
+	if err := printNext(out, flags, draft, taken); err != nil {
 		return err
 	}
 	return connectClients(cmd, in, flags)
 }
 
-// gather reads all sources of servers. Of files of clients, twice has a line each, with the servers.
-func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (all *setup.Draft, twice []string,
+// gather reads all sources of servers. taken has a line for each client's file, with its servers.
+func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []string) (all *setup.Draft, taken []string,
 	err error) {
 	all = &setup.Draft{}
 	dir, _ := os.Getwd() // where it is not known, the servers of all directories count
@@ -142,8 +141,8 @@ func gather(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, args []strin
 	case len(flags.from) > 0:
 		return all, nil, nil
 	}
-	twice, err = findFiles(cmd, in, flags, all, dir)
-	return all, twice, err
+	taken, err = findFiles(cmd, in, flags, all, dir)
+	return all, taken, err
 }
 
 func readClient(cmd *cobra.Command, file string) (string, error) {
@@ -179,6 +178,9 @@ func findFiles(cmd *cobra.Command, in *bufio.Scanner, flags initFlags, all *setu
 	out := cmd.OutOrStdout()
 	for _, c := range machine.Clients() {
 		files := []string{c.Project, c.File}
+		if c.Older != "" {
+			files = append(files, c.Older)
+		}
 		if project, _ := filepath.Abs(c.Project); project == filepath.FromSlash(c.File) { // in the home directory
 			files = files[1:]
 		}
@@ -369,7 +371,7 @@ func probeDraft(cmd *cobra.Command, flags initFlags, draft *setup.Draft) (found 
 const signInAt = "http://127.0.0.1:8080/account"
 
 // printNext prints the next steps.
-func printNext(out io.Writer, flags initFlags, draft *setup.Draft, twice []string) error {
+func printNext(out io.Writer, flags initFlags, draft *setup.Draft, taken []string) error {
 	values := draft.Values()
 	var missing []setup.Variable
 	for _, v := range draft.Variables {
@@ -391,9 +393,9 @@ func printNext(out io.Writer, flags initFlags, draft *setup.Draft, twice []strin
 	_, err := fmt.Fprintf(out, "  gatehouse serve --config %[1]s\n"+
 		"  gatehouse connect --config %[1]s   # writes it into the files of your clients\n"+
 		"Then http://127.0.0.1:9090/console/first-run shows your first call.\n", flags.config)
-	if len(twice) > 0 {
+	if len(taken) > 0 {
 		_, err = fmt.Fprintf(out, "When it works, take out what your clients then have twice:\n  %s\n",
-			strings.Join(twice, "\n  "))
+			strings.Join(taken, "\n  "))
 	}
 	return err
 }

@@ -87,7 +87,7 @@ func TestInit(t *testing.T) {
 		"export CRM_TOKEN=...   # crm: header Authorization",
 		"Next:\n  gatehouse serve --config gatehouse.yaml\n  gatehouse connect --config gatehouse.yaml ",
 		"\nSee what it changes now? [Y]es, [n]o: ",
-		"Write 1 secret of these files to gatehouse.env, for you alone? [Y]es, [n]o: \n",
+		"Write the 1 secret to gatehouse.env, for you alone? [Y]es, [n]o: \n",
 		"take out what your clients then have twice:\n  " + home + "/.cursor/mcp.json: crm\n",
 	} {
 		if !strings.Contains(stdout, want) {

@@ -233,7 +233,9 @@ func newHealth() *cobra.Command {
 			said = "ready"
 			text, err = o.ready(ctx)
 		} else {
-			err = o.alive(ctx)
+			if err = o.alive(ctx); err != nil {
+				text = nil
+			}
 		}
 		switch {
 		case o.asJSON:

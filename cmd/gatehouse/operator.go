@@ -87,7 +87,7 @@ func (o *operator) named() error {
 		err = findConfig(&o.config)
 	}
 	if err != nil && !errors.Is(err, errNoConfig) {
-		return fmt.Errorf("say which gateway to ask with --admin URL: %w", err)
+		return &problemError{fmt.Errorf("say which gateway to ask with --admin URL: %w", err)}
 	}
 	if o.url != "" && o.config != "" || err != nil {
 		return errors.New("say which gateway to ask: --config FILE or --admin URL")

@@ -26,7 +26,7 @@ func newVersion() *cobra.Command {
 			return err
 		}),
 	}
-	outputFlags(cmd, &asJSON, "print them as JSON")
+	outputFlags(cmd, &asJSON, "print it as JSON")
 	return cmd
 }
 

@@ -3,8 +3,8 @@
 #
 #   deploy/release/image.sh ghcr.io/gatehouse-mcp/gatehouse 1.2.3 [BASE]
 #
-# Nothing in it depends on the time. deploy/Dockerfile has the base by its digest, and puts the same files on it from the
-# source, built by any Go of its version. Prints the reference of the image, with its digest.
+# Nothing in it depends on the time. deploy/Dockerfile has the base by its digest, and puts the same files on it from
+# the source, built with the Go of its own build image. Prints the reference of the image, with its digest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=$1 version=$2

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/json"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -51,20 +49,12 @@ func (m Machine) Clients() (all []Client) {
 			c.File = cmp.Or(c.Windows, c.File)
 		}
 		c.File, c.Older, c.Mark = places.Replace(c.File), places.Replace(c.Older), places.Replace(c.Mark)
-		if !isThere(c.File) && isThere(c.Older) {
-			c.File = c.Older
-		}
 		if c.Env != "" && m.Env != nil && m.Env(c.Env) != "" {
 			c.File, c.Mark = path.Join(m.Env(c.Env), path.Base(c.File)), ""
 		}
 		c.Mark = cmp.Or(c.Mark, path.Dir(c.File))
 	}
 	return all
-}
-
-func isThere(file string) bool {
-	_, err := os.Stat(filepath.FromSlash(file))
-	return err == nil
 }
 
 // String returns the client with its file.

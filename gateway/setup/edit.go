@@ -233,10 +233,14 @@ var assigned = regexp.MustCompile(`(?:("[\w.-]+"|'[\w.-]+'|[\w.-]+)\s*[:=]\s*)?`
 // begins.
 func Diff(before, after string) string {
 	var b strings.Builder
+	of, option := "", "" // the sign and the end of the line before
 	for line := range strings.Lines(configtext.Diff(before, after)) {
-		sign, option := line[:1], ""
+		sign := line[:1]
 		if line = line[1:]; sign == " " { // other servers have secrets that no rule knows
 			continue
+		}
+		if sign != of {
+			of, option = sign, ""
 		}
 		for _, found := range assigned.FindAllStringSubmatchIndex(line, -1) {
 			value := strings.Trim(line[found[4]:found[5]], `"'`)

@@ -87,22 +87,19 @@ type Bridge struct {
 	wg      sync.WaitGroup // one for each other goroutine; Run waits
 }
 
-// CheckURL returns an error unless a bridge can lead to a URL: credentials go to https and this machine alone.
-func CheckURL(text string) error {
+// ParseURL parses a URL that a bridge can lead to: credentials go to https and this machine alone.
+func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" ||
 		u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) {
-		return errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
+		return nil, errors.New("want the URL of a server: https://mcp.example.com/mcp, or http:// on this machine")
 	}
-	return nil
+	return u, nil
 }
 
 // New makes a Bridge. It opens the state in Config.Directory, if sign-ins may be needed, and sends nothing.
 func New(cfg Config) (*Bridge, error) {
-	if err := CheckURL(cfg.URL); err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(cfg.URL)
+	u, err := ParseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -244,9 +241,13 @@ func (b *Bridge) answer(ctx context.Context, m wire.Message) {
 	delete(b.calls, string(m.ID))
 	b.mu.Unlock()
 	switch {
-	case context.Cause(ctx) == errEnded:
-		b.refuse(m.ID, mcp.UpstreamError(failure.Stopping, b.host, mcp.ExecutedUnknown,
-			"%s has not answered within %v after the end of the input: look whether it has run", b.host, lastWait))
+	case err != nil && errors.Is(context.Cause(ctx), errEnded):
+		executed := mcp.ExecutedUnknown
+		if errors.Is(err, transport.ErrNotSent) {
+			executed = mcp.ExecutedNo
+		}
+		b.refuse(m.ID, mcp.UpstreamError(failure.Stopping, b.host, executed,
+			"%s has not answered within %v after the end of the input", b.host, lastWait))
 	case ctx.Err() != nil: // the host does not want it any more
 	case err != nil:
 		b.refuse(m.ID, b.explain(m, err))

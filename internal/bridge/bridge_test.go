@@ -460,12 +460,19 @@ func TestServerAway(t *testing.T) {
 func TestInputEnds(t *testing.T) {
 	t.Parallel()
 	mcptest.Long(t)
-	h := begin(t, bridge.Config{URL: "http://" + mcptest.LoopbackAddress(t)})
-	h.say(alone(tool(1, "a", `{}`)))
-	h.in.Close()
-	h.want(`"id":1,"error"`, "has not answered within 5s", `"executed":"unknown"`)
-	if err := <-h.done; err != nil {
-		t.Error(err)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	for url, executed := range map[string]string{"http://" + mcptest.LoopbackAddress(t): "no", silent.URL: "unknown"} {
+		h := begin(t, bridge.Config{URL: url})
+		h.say(alone(tool(1, "a", `{}`)))
+		h.in.Close()
+		h.want(`"id":1,"error"`, "has not answered within 5s", `"executed":"`+executed+`"`)
+		if err := <-h.done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

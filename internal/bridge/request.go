@@ -69,9 +69,13 @@ func (b *Bridge) send(ctx context.Context, conn *streamable.Conn, m wire.Message
 			renewed = true
 			err = b.renew(ctx, s)
 		case (away || lost) && listens:
-			err = pause(ctx, cmp.Or(wait, pauses.NextBackOff()))
+			if pause(ctx, cmp.Or(wait, pauses.NextBackOff())) == nil {
+				err = nil
+			}
 		case (away || lost && after != "") && time.Since(reached) < patience:
-			err = pause(ctx, min(cmp.Or(wait, pauses.NextBackOff()), patience-time.Since(reached)))
+			if pause(ctx, min(cmp.Or(wait, pauses.NextBackOff()), patience-time.Since(reached))) == nil {
+				err = nil
+			}
 		default:
 			return answer, unanswered(after, err)
 		}

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +39,7 @@ type authority struct {
 // startAuthority starts a Pebble that looks for proofs at these addresses. Its certificates have a life.
 func startAuthority(t *testing.T, atHTTP, atTLS string, life time.Duration) *authority {
 	t.Helper()
-	free := func() string { return freeAddress(t) }
+	free := func() string { return mcptest.LoopbackAddress(t) }
 	own := mcptest.NewAuthority(t)
 	cert, key := own.Issue(t, "pebble", 24*time.Hour)
 	listen, names := free(), free()
@@ -87,19 +86,6 @@ func (a *authority) root(t *testing.T) *x509.CertPool {
 
 // orders counts the orders that it has got.
 func (a *authority) orders() int { return strings.Count(a.Log(), "POST /order-plz") }
-
-// givenAddresses has what freeAddress has given, so that no two programs of a test get the same one.
-var givenAddresses sync.Map
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		address := mcptest.LoopbackAddress(t)
-		if _, twice := givenAddresses.LoadOrStore(address, true); !twice {
-			return address
-		}
-	}
-}
 
 func portOf(t *testing.T, address string) int {
 	t.Helper()
@@ -198,7 +184,7 @@ func waitShown(t *testing.T, g rig.Gateway, address string, roots *x509.CertPool
 func TestACME(t *testing.T) {
 	for _, proof := range []string{"tls-alpn-01", "http-01"} {
 		t.Run(proof, func(t *testing.T) {
-			listen, plain := freeAddress(t), freeAddress(t)
+			listen, plain := mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)
 			a := startAuthority(t, plain, listen, 24*time.Hour)
 			cfg := rig.GatewayConfig{Dir: t.TempDir(), Listen: listen, Scheme: "https",
 				Sections: acmeSections(t, a, plain, proof)}
@@ -246,8 +232,8 @@ func acmeSections(t *testing.T, a *authority, plain, proof string) string {
 // TestACMERenewal: a certificate is replaced before it ends, while connections go on. While the directory is down,
 // the gateway serves with what it has, and says so.
 func TestACMERenewal(t *testing.T) {
-	listen, operators := freeAddress(t), freeAddress(t)
-	a := startAuthority(t, freeAddress(t), listen, 15*time.Second)
+	listen, operators := mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)
+	a := startAuthority(t, mcptest.LoopbackAddress(t), listen, 15*time.Second)
 	g := gatewayWith(t, rig.GatewayConfig{Listen: listen, Scheme: "https",
 		Sections: acmeSections(t, a, "", "tls-alpn-01") + "admin: {listen: " + operators + "}\n"})
 	roots := a.root(t)
@@ -290,7 +276,7 @@ func TestACMERenewal(t *testing.T) {
 
 // TestACMEReplicas: replicas share one order and one certificate, which Redis has sealed.
 func TestACMEReplicas(t *testing.T) {
-	redis, proofs := freeAddress(t), freeAddress(t)
+	redis, proofs := mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	p, err := rig.StartRedis(ctx, redis)
@@ -298,7 +284,7 @@ func TestACMEReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	ownProcess(t, "Redis", p)
-	one, other := freeAddress(t), freeAddress(t)
+	one, other := mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)
 	a := startAuthority(t, proofs, other, 24*time.Hour)
 	roots := a.root(t)
 	first, _, _ := strings.Cut(acmeSections(t, a, "", "tls-alpn-01"), "state:")
@@ -306,7 +292,7 @@ func TestACMEReplicas(t *testing.T) {
 	for _, listen := range []string{other, one} {
 		g := gatewayWith(t, rig.GatewayConfig{Listen: listen, Scheme: "https", Sections: first + fmt.Sprintf(
 			"public_url: https://%s/mcp\nsessions: {store: redis, redis: {url: redis://%s}, key: %q}\nreplicas: {listen: %s}\n",
-			acmeDomain, redis, "a secret of the replicas 0123456789", freeAddress(t))})
+			acmeDomain, redis, "a secret of the replicas 0123456789", mcptest.LoopbackAddress(t))})
 		got = append(got, waitShown(t, g, listen, roots, nil))
 	}
 	if !got[0].Equal(got[1]) || a.orders() != 1 {

@@ -142,7 +142,8 @@ func TestBalancers(t *testing.T) {
 			"default-server no-check-ssl ssl verify required verifyhost localhost ca-file "+a.File(t)+" check"), tls: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listen, to, operators, dir := freeAddress(t), freeAddress(t), freeAddress(t), t.TempDir()
+			listen, to, operators := mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t), mcptest.LoopbackAddress(t)
+			dir := t.TempDir()
 			records := filepath.Join(dir, "records")
 			cfg := rig.GatewayConfig{Listen: to, Sections: fmt.Sprintf("http: {keep_alive: 1s, allowed_hosts: [localhost]}\n"+
 				"connections: {proxies: [127.0.0.1], proxy_protocol: %t}\nadmin: {listen: %s}\naudit: {sinks: [{type: file, path: %q}]}\n",
@@ -262,7 +263,7 @@ func (b balancer) call(t *testing.T, p *rig.Process, client *http.Client, url, r
 func TestOpenSSL(t *testing.T) {
 	a := mcptest.NewAuthority(t)
 	cert, key := a.Issue(t, "server", time.Hour)
-	listen := freeAddress(t)
+	listen := mcptest.LoopbackAddress(t)
 	gatewayWith(t, rig.GatewayConfig{Listen: listen, Scheme: "https",
 		Sections: fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", cert, key)})
 	for version, want := range map[string]string{"-tls1_2": "Verification: OK", "-tls1_3": "Verification: OK",

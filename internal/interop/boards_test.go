@@ -156,7 +156,7 @@ func startReplicas(t *testing.T, checkout rig.Checkout) *replicas {
 		t.Fatal(err)
 	}
 	l := &lab{}
-	address := freeAddress(t)
+	address := mcptest.LoopbackAddress(t)
 	redis, err := rig.StartRedis(ctx, address)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func startReplicas(t *testing.T, checkout rig.Checkout) *replicas {
 		if err := os.WriteFile(lock, []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		admin := freeAddress(t)
+		admin := mcptest.LoopbackAddress(t)
 		g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: gatehouse, Dir: own, Token: token,
 			Env:  []string{"GOMEMLIMIT=1GiB"},
 			Auth: fmt.Sprintf("{mode: keys, keys: {file: %s}}", keys),
@@ -208,7 +208,7 @@ pinning: {file: "%s"}
 upstreams:
   - {name: books, url: "%s", pinning: {mode: warn}}
   - {name: away, url: "http://127.0.0.1:1/mcp"}
-`, admin, freeAddress(t), address, collector.URL, filepath.Join(own, "audit.jsonl"), lock, s.URL)})
+`, admin, mcptest.LoopbackAddress(t), address, collector.URL, filepath.Join(own, "audit.jsonl"), lock, s.URL)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func startPrometheus(t *testing.T, program string, checkout rig.Checkout, target
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := scraper{address: freeAddress(t)}
+	s := scraper{address: mcptest.LoopbackAddress(t)}
 	s.Process, err = rig.Start(exec.Command(program, "--config.file", file, "--log.level", "warn",
 		"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.address))
 	if err != nil {

@@ -73,7 +73,7 @@ func TestForwardProxies(t *testing.T) {
 			"issuer " + issuer.URL + ": cannot be used"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, listen := t.TempDir(), freeAddress(t)
+			dir, listen := t.TempDir(), mcptest.LoopbackAddress(t)
 			config, cmd := tt.proxy(dir, listen)
 			if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600); err != nil {
 				t.Fatal(err)

@@ -24,6 +24,6 @@ if [ ! -e "$policy" ]; then
   trap 'rm -f "$policy"' EXIT
 fi
 export DEBIAN_FRONTEND=noninteractive
-patient='-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3' # other installations end, and mirrors stumble
+patient='-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3' # waits for other installations
 apt-get $patient update -qq || echo "apt-get update failed: trying with the lists that are there" >&2
 apt-get $patient install -y -qq --no-install-recommends $missing >/dev/null
