@@ -112,15 +112,12 @@ func (c *connector) find(cmd *cobra.Command, in *bufio.Scanner) error {
 		found++
 		older := client
 		older.File = client.Older
-		switch {
-		case client.Older == "":
+		uses := isThere(older.File) && !isThere(client.File)
+		if c.undo || !uses {
 			c.clients = append(c.clients, client)
-		case c.undo:
-			c.clients = append(c.clients, client, older)
-		case !isThere(client.File) && isThere(client.Older):
+		}
+		if c.undo && older.File != "" || uses {
 			c.clients = append(c.clients, older)
-		default:
-			c.clients = append(c.clients, client)
 		}
 	}
 	if found < len(c.named) {
@@ -318,7 +315,7 @@ func (c *connector) takeOut(f file) error {
 	if err != nil || !c.agreed(f, goal, "  take it out? [Y]es, [n]o: ") {
 		return err
 	}
-	if goal != f.now || !there {
+	if goal != f.now || f.there && !there {
 		if err := changeFile(f.File, f.now, goal, there); err != nil {
 			return err
 		}

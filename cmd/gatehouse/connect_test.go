@@ -248,11 +248,15 @@ func TestConnectEmptyFiles(t *testing.T) {
 	u.write(".codex/config.toml", "")
 	u.write(".cursor/x", "")
 	u.write(".kiro/x", "")
+	u.write(".lmstudio/x", "")
 	if err := os.Symlink("../dotfiles/mcp.json", filepath.Join(u.home, ".cursor", "mcp.json")); err != nil {
 		t.Fatal(err)
 	}
 	for _, url := range []string{"http://127.0.0.1:1/mcp", "http://127.0.0.1:2/mcp"} {
 		u.connect(0, "", []string{"--yes", url})
+	}
+	if err := os.Remove(".lmstudio/mcp.json"); err != nil {
+		t.Fatal(err)
 	}
 	u.connect(0, "", []string{"--yes", "--undo"})
 	for _, name := range []string{".cursor/mcp.json", ".codex/config.toml"} {
