@@ -99,7 +99,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 interop: ## run other people's clients, servers and proxies with the gateway (npm, PyPI, and apt as root)
-	@$(APT) nginx:nginx-light haproxy:haproxy caddy:caddy pebble:pebble tinyproxy:tinyproxy squid:squid openssl:openssl
+	@$(APT) nginx:nginx-light haproxy:haproxy caddy:caddy pebble:pebble tinyproxy:tinyproxy squid:squid openssl:openssl xdg-open:xdg-utils
 	go test -tags interop -count=1 -timeout 25m ./internal/interop
 
 browser: ## open every page of the console and for users in Chromium (apt, as root, and npm)
