@@ -248,11 +248,11 @@ func Diff(before, after string) string {
 			if found[2] >= 0 {
 				name = line[found[2]:found[3]]
 			}
+			option = ""
 			if configtext.SecretName(strings.Trim(name, `"'`)) || configtext.SecretValue(value) {
 				line = line[:found[4]] + configtext.Mask + "\n"
 				break
 			}
-			option = ""
 			if strings.HasPrefix(value, "-") { // its argument comes next
 				option = value
 			}

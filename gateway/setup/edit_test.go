@@ -185,6 +185,9 @@ func TestDiff(t *testing.T) {
 	if got := Diff(before, after); got != "@@ -1,5 +1,6 @@\n+    \"gatehouse\": {\"url\":\""+gatewayURL+"\"},\n" {
 		t.Error(got)
 	}
+	if got := Diff("", "\"--api-key\",\n\"secret-value\",\n\"b\"\n"); !strings.Contains(got, "+<secret>\n+\"b\"\n") {
+		t.Errorf("what follows the secret:\n%s", got)
+	}
 	for _, one := range []string{`{"headers": {"Authorization": "secret-value"}}`, `'Api-Key' = "secret-value"`,
 		`{"args": ["-y", "--api-key", "secret-value"]}`, `{"args": ["--api-key=secret-value"]}`,
 		`{"args": ["postgres://u:secret-value@db/x"]}`, "[\"--api-key\",\n\"secret-value\",\n\"b\"]",
